@@ -137,7 +137,7 @@ fn a_wrong_name_says_what_a_name_is() {
     check(
         "h300-8x",
         expect![
-            "device `h300`, expected one of v100-16g, v100-16g-10gbe, v100-16g-25gbe, v100-32g, v100-32g-pcie, v100-32g-sxm3, t4-16g, a100-40g, a100-80g, a100-80g-pcie, a100-80g-pairs, a40-48g, l40s-48g, h100-80g, h100-80g-pcie, h800-80g, h200-141g, gh200-96g, b200-180g, gb200-186g, mi250x-64g, cpu; `shardloom calibrate` writes a file for another"
+            "device `h300`, expected one of v100-16g, v100-16g-10gbe, v100-16g-25gbe, v100-32g, v100-32g-pcie, v100-32g-sxm3, t4-16g, a100-40g, a100-80g, a100-80g-pcie, a100-80g-pairs, a40-48g, l40s-48g, h100-80g, h100-80g-pcie, h800-80g, h200-141g, gh200-96g, b200-180g, gb200-186g, b300-288g, gb300-288g, rtx-pro-6000-96g, mi250x-64g, cpu; `shardloom calibrate` writes a file for another"
         ],
     );
     check("h100-80g-0x", expect![[r#"machine `h100-80g-0x`: a machine of 0 devices, expected at least 1"#]]);

@@ -256,7 +256,7 @@ fn refusals_name_the_field_and_how_to_go_on() {
         "device.colour",
         Value::from("green"),
         expect![
-            "machine file `cluster.json`: unknown field `colour`, expected one of `memory_capacity`, `memory_reserved`, `memory_bandwidth`, `memory_efficiency`, `scalar_efficiency`, `launch`, `vector_peak`, `matrix_peak`, `matrix_reached`, `products`, `attention_forward`, `attention_backward`, `passes` at line 1 column 266, expected the fields of a machine file; `cost-models/machines/h100-80g.json` has them all"
+            "machine file `cluster.json`: unknown field `colour`, expected one of `memory_capacity`, `memory_reserved`, `memory_bandwidth`, `memory_efficiency`, `scalar_efficiency`, `launch`, `vector_peak`, `matrix_peak`, `matrix_reached`, `products`, `attention_forward`, `attention_backward`, `passes`, `operations` at line 1 column 266, expected the fields of a machine file; `cost-models/machines/h100-80g.json` has them all"
         ],
     );
 }

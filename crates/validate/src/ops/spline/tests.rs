@@ -37,11 +37,12 @@ fn powers_with_a_knot_are_found_even_where_a_tenth_is_far_off() {
 }
 
 #[test]
-fn a_size_that_does_not_matter_is_in_no_term() {
+fn a_size_that_does_not_matter_is_in_no_term_that_does() {
     let rows = rows(500);
     let targets: Vec<f64> = rows.iter().map(|row| 0.05 * row[0]).collect();
     let terms = terms(&rows, &targets, 10);
-    let sizes: Vec<usize> = terms.iter().flat_map(|it| &it.hinges).map(|it| it.size).collect();
+    let matter = terms.iter().filter(|it| it.weight.abs() > 1e-5);
+    let sizes: Vec<usize> = matter.flat_map(|it| &it.hinges).map(|it| it.size).collect();
     assert!(!sizes.is_empty() && sizes.iter().all(|it| *it == 0), "{terms:?}");
 }
 
