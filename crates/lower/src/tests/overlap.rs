@@ -1,7 +1,7 @@
 //! Exchanges beside computing: orders of programs whose plans say what operations and moves take.
 
 use plan::{Assignment, Plan};
-use planner_ir::{Mesh, Op, Partition, Phase, Reduction};
+use planner_ir::{Mesh, Op, Partition, Phase, Reduction, Unary};
 
 use super::regression::{Parallel, Regression};
 use super::sketch::Sketch;
@@ -143,11 +143,19 @@ fn without_prices_nothing_is_moved() {
     assert_eq!(lower(&plan).unwrap(), lower(&wrong).unwrap());
 }
 
-/// Numbers that are summed over devices, each by itself.
+/// Numbers that are summed over devices, each by itself, after something large.
 fn sums(count: usize) -> Sketch {
     let mesh = Mesh::of_sizes(&[4]);
     let mut sketch = Sketch::new(&mesh);
     sketch.phase = Phase::Update;
+    let large = f32(&[4096]);
+    let x = sketch.input("large", large.clone(), vec![vec![]]);
+    let loops = Op::Unary(Unary::Neg).loops(&[large.clone()], &[large.clone()]);
+    let turned = sketch.node(Op::Unary(Unary::Neg), &[x], Partition::replicated(&loops))[0];
+    let op = Op::Reduce { reduction: Reduction::Sum, dims: vec![0] };
+    let loops = op.loops(&[large], &[f32(&[1])]);
+    let sum = sketch.node(op, &[turned], Partition::replicated(&loops))[0];
+    sketch.output("sum", sum, vec![vec![]], &mut |_, _, _, _| None);
     for number in 0..count {
         let rows = sketch.axis(0);
         let x = sketch.input(&format!("x{number}"), f32(&[8]), vec![vec![rows]]);

@@ -162,8 +162,8 @@ pub(super) fn first_read(plan: &Plan) -> Vec<Phase> {
     for (index, readers) in readers.iter().enumerate().rev() {
         let of = |reader: &Reader| match *reader {
             Reader::Operation(node) => Some(plan.graph.nodes[node].phase),
-            // Those after this one, from the last.
-            Reader::Transfer(other) => Some(first[readers_after(plan, other)]),
+            // Those after this one, from the last; others are refused as what they are.
+            Reader::Transfer(other) => first.get(plan.transfers.len() - 1 - other).copied(),
             Reader::State(_) | Reader::Output(_) => None,
         };
         let last = if parts[index].micro_batch { Phase::Gradient } else { Phase::Update };
@@ -171,9 +171,4 @@ pub(super) fn first_read(plan: &Plan) -> Vec<Phase> {
     }
     first.reverse();
     first
-}
-
-/// How many transfers stand after one.
-fn readers_after(plan: &Plan, index: usize) -> usize {
-    plan.transfers.len() - 1 - index
 }

@@ -298,7 +298,7 @@ fn errors_name_place_found_and_expected() {
     check_error(
         &replaced("\"capacity\": 896,", "\"capacity\": 896, \"power\": 3,"),
         expect![
-            "line 74, column 28: unknown field `power`, expected one of `model`, `machine`, `mesh`, `graph`, `layouts`, `partitions`, `values`, `operations`, `transfers`, `outputs`, `carried`, `recipe`, `pins`, `controls`, `estimate`, `memory`, `capacity`, `proof`, `space`: make the plan again with `shardloom plan`"
+            "line 74, column 28: unknown field `power`, expected one of `model`, `machine`, `mesh`, `graph`, `layouts`, `partitions`, `values`, `operations`, `transfers`, `outputs`, `carried`, `recipe`, `pins`, `controls`, `estimate`, `hidden`, `memory`, `capacity`, `proof`, `space`: make the plan again with `shardloom plan`"
         ],
     );
     check_error(
