@@ -128,7 +128,7 @@ fn laws_are_fitted_again_to_operations_that_are_there() {
     let text = works(&["validate", "--ops", &data, "--fit", &made]);
     assert!(text.contains("h100-80g") && text.contains("gemm bfloat16"), "{text}");
     let machine = fs::read_to_string(format!("{made}/h100-80g.json")).unwrap();
-    assert!(machine.contains("docs/ledger/operation-fit.jsonl: h100-80g, gemm bfloat16"), "{machine}");
+    assert!(machine.contains("docs/ledger/operation-fit.jsonl, line 1: gemm bfloat16"), "{machine}");
     let ledger = fs::read_to_string(format!("{made}/operation-fit.jsonl")).unwrap();
     let line: Value = serde_json::from_str(ledger.trim()).unwrap();
     assert!(line["fitted"]["median"].as_f64().unwrap() < 0.05, "{line}");
@@ -146,7 +146,7 @@ fn a_file_without_a_column_is_one_message() {
     assert!(message.contains("gemm.csv: no column `gemm_dtype`"), "{message}");
     fs::write(ops.path("gemm.csv.gz"), "no gzip").unwrap();
     fs::remove_file(ops.path("gemm.csv")).unwrap();
-    assert!(fails(2, &["validate", "--ops", &ops.path("")]).contains("gemm.csv.gz cannot be read"));
+    assert!(fails(2, &["validate", "--ops", &ops.path("")]).contains("gemm.csv.gz: cannot be read"));
     let empty = Folder::new("validate-empty");
     assert!(fails(2, &["validate", "--data", &empty.path("")]).contains("no CSV files"));
 }

@@ -340,7 +340,11 @@ const ROWS: &[Row] = &[
     },
     Row { commands: &["machines show"], options: &["name"], meant: Always },
     Row { commands: &["predict"], options: &["config"], meant: Always },
-    Row { commands: &["validate"], options: &["report", "ops", "fit", "local", "machine", "ledger"], meant: Always },
+    Row {
+        commands: &["validate"],
+        options: &["report", "ops", "fit", "local", "machine", "ledger"],
+        meant: Always,
+    },
     Row {
         commands: &["validate"],
         options: &["data"],
