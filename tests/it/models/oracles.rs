@@ -120,9 +120,10 @@ fn plans_take_as_long_as_those_of_exported_graphs() {
             let all = all.into_iter().chain([sequence, "-o", &plan, "--json"]);
             let all: Vec<&str> = all.chain(how.split(' ').filter(|it| !it.is_empty())).collect();
             let said: Value = serde_json::from_str(&works(&all)).unwrap();
+            // What is exchanged takes about as long as what is computed.
             let seconds = said["seconds"].as_f64().unwrap();
             let bound = said["proof"]["lower_bound"].as_f64().unwrap_or(seconds);
-            assert!(seconds <= 1.001 * bound, "{model}: {seconds}, at least {bound}");
+            assert!(seconds <= 1.15 * bound, "{model}: {seconds}, at least {bound}");
             let bytes =
                 said["memory"].as_array().unwrap().iter().map(|it| it["bytes"].as_f64().unwrap()).sum();
             [said["seconds"].as_f64().unwrap(), bytes]

@@ -150,7 +150,8 @@ fn sums(count: usize) -> Sketch {
     sketch.phase = Phase::Update;
     let large = f32(&[4096]);
     let x = sketch.input("large", large.clone(), vec![vec![]]);
-    let loops = Op::Unary(Unary::Neg).loops(&[large.clone()], &[large.clone()]);
+    let one = std::slice::from_ref(&large);
+    let loops = Op::Unary(Unary::Neg).loops(one, one);
     let turned = sketch.node(Op::Unary(Unary::Neg), &[x], Partition::replicated(&loops))[0];
     let op = Op::Reduce { reduction: Reduction::Sum, dims: vec![0] };
     let loops = op.loops(&[large], &[f32(&[1])]);
