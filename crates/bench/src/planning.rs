@@ -1,7 +1,6 @@
 //! `bench planning`: full-size models to plans for machines that need not be there.
 
 use std::fmt::Write as _;
-use std::io::Read;
 use std::path::{Path, PathBuf};
 use std::time::Instant;
 
@@ -183,7 +182,7 @@ fn of_model(
     targets: &[(String, Mesh)],
     say: &dyn Fn(String),
 ) -> Result<Measured, Failure> {
-    let bytes = read(path)?;
+    let bytes: Bytes = readable::unpacked(path)?.into();
     let mut sequence = options.sequence;
     let (mut imported, mut import) = spent(|| imported(path, &bytes, options.batch, sequence));
     for _ in 0..HALVINGS {
@@ -261,17 +260,6 @@ fn name(path: &Path) -> String {
     let stem = file.trim_end_matches(".gz").trim_end_matches(".onnx");
     let folder = path.parent().and_then(Path::file_name).filter(|_| stem == "model");
     folder.map_or_else(|| stem.to_owned(), |it| it.to_string_lossy().into_owned())
-}
-
-fn read(path: &Path) -> Result<Bytes, Failure> {
-    let failed = |error: std::io::Error| readable::failed(path, &error);
-    let packed = readable::bytes(path)?;
-    if path.extension().is_none_or(|it| it != "gz") {
-        return Ok(packed.into());
-    }
-    let mut bytes = Vec::new();
-    flate2::read::GzDecoder::new(&packed[..]).read_to_end(&mut bytes).map_err(failed)?;
-    Ok(bytes.into())
 }
 
 /// Sizes for the symbols of a model: the first dimension of inputs is the batch, others are the

@@ -40,6 +40,18 @@ pub fn bytes(path: &Path) -> Result<Vec<u8>, Failure> {
     Ok(bytes)
 }
 
+/// All of a file, unpacked where its name ends with `.gz`.
+pub fn unpacked(path: &Path) -> Result<Vec<u8>, Failure> {
+    let packed = bytes(path)?;
+    if path.extension().is_none_or(|it| it != "gz") {
+        return Ok(packed);
+    }
+    let mut all = Vec::new();
+    let read = flate2::read::MultiGzDecoder::new(&packed[..]).read_to_end(&mut all);
+    read.map_err(|error| failed(path, &error))?;
+    Ok(all)
+}
+
 /// All of a file of text.
 pub fn text(path: &Path) -> Result<String, Failure> {
     read_text(path).map_err(|error| failed(path, &error))

@@ -66,27 +66,27 @@ impl Load {
     }
 }
 
-/// Whether an exchange of what is at rest, for something in this phase, may be made ahead: it is of weights, or
-/// of what is made of weights alone. `prepared` is whether the value is.
-#[must_use]
-pub fn is_ahead(graph: &Graph, value: ValueId, prepared: bool, read: Phase) -> bool {
-    let at_rest = match &graph.value(value).source {
-        Source::Input(_) => false,
-        Source::Weight(_) | Source::State(_) => true,
-        Source::Result { .. } => prepared,
-    };
-    at_rest && Clock::of(read).is_some()
+/// When an exchange that may run beside computing is made.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Beside {
+    /// Before what is computed before its result is used: it is of weights, or of what is made of weights alone.
+    Ahead,
+    /// After what is computed after it: it is of the gradient of a parameter, which is added to those of other
+    /// micro-batches.
+    Behind,
 }
 
-/// Whether an exchange of a value, for something in this phase, may be made behind what is computed after it: it
-/// is of the gradient of a parameter, which is added to those of other micro-batches.
+/// When an exchange of a value, which may be prepared, for something in this phase may run beside computing;
+/// nothing if it stands in the way, or is in the update.
 #[must_use]
-pub fn is_behind(graph: &Graph, value: ValueId, read: Phase) -> bool {
-    let made = match &graph.value(value).source {
-        Source::Result { node, .. } => graph.node(*node).phase,
-        _ => return false,
-    };
-    made == Phase::Gradient && read != Phase::Update
+pub fn beside(graph: &Graph, value: ValueId, prepared: bool, read: Phase) -> Option<Beside> {
+    Clock::of(read)?;
+    match &graph.value(value).source {
+        Source::Weight(_) | Source::State(_) => Some(Beside::Ahead),
+        Source::Result { .. } if prepared => Some(Beside::Ahead),
+        Source::Result { node, .. } if graph.node(*node).phase == Phase::Gradient => Some(Beside::Behind),
+        Source::Result { .. } | Source::Input(_) => None,
+    }
 }
 
 impl Plan {
@@ -101,15 +101,17 @@ impl Plan {
         }
         let prepared = self.graph.prepared();
         for (transfer, read) in self.transfers.iter().zip(self.transfer_phases()) {
+            let Some(clock) = Clock::of(read) else { continue };
             let exchanges = transfer.moves.iter().any(|it| !matches!(it, Move::Slice { .. }));
-            let value = transfer.value;
-            if exchanges && is_ahead(&self.graph, value, prepared[value.0], read) {
-                Clock::of(read).into_iter().for_each(|it| loads[it as usize].ahead += transfer.seconds);
-            } else if exchanges && is_behind(&self.graph, value, read) {
-                loads[Clock::Backward as usize].behind += transfer.seconds;
-            } else if let Some(clock) = Clock::of(read) {
-                loads[clock as usize].alone += transfer.seconds;
-            }
+            let it = transfer.value;
+            let beside = beside(&self.graph, it, prepared[it.0], read).filter(|_| exchanges);
+            let load = &mut loads[clock as usize];
+            let sum = match beside {
+                Some(Beside::Ahead) => &mut load.ahead,
+                Some(Beside::Behind) => &mut load.behind,
+                None => &mut load.alone,
+            };
+            *sum += transfer.seconds;
         }
         loads
     }

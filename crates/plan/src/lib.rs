@@ -22,7 +22,7 @@ pub use check::{
     GENERATION_RULES, MAX_DEVICES, PIPELINE_RULES, RULES, Violation, Violations, check, check_generation,
     check_pipeline,
 };
-pub use clocks::{Clock, Load, is_ahead, is_behind};
+pub use clocks::{Beside, Clock, Load, beside};
 pub use diff::{Change, Diff, Repeated, diff};
 pub use generation::{Cache, Generation, Growth, Kept, Positions};
 pub use pattern::matches;

@@ -74,9 +74,15 @@ pub fn half(row_id: &str) -> Half {
 /// The half of a row that numbers of machines are fitted to or judged by.
 #[must_use]
 pub fn halved(row_id: &str) -> Half {
+    if mixed(row_id) >> 63 == 0 { Half::Fitted } else { Half::Judging }
+}
+
+/// A hash of a text whose highest bits are mixed.
+#[must_use]
+pub fn mixed(text: &str) -> u64 {
     /// 2⁶⁴ by the golden ratio.
     const GOLDEN: u64 = 0x9e37_79b9_7f4a_7c15;
-    if hash(row_id).wrapping_mul(GOLDEN) >> 63 == 0 { Half::Fitted } else { Half::Judging }
+    hash(text).wrapping_mul(GOLDEN)
 }
 
 /// FNV-1a.

@@ -15,7 +15,7 @@ use std::collections::BTreeMap;
 
 use cost_models::machine::{Machine, shipped};
 use cost_models::operations::{self, Operation};
-use predict::fit::hash;
+use predict::fit::mixed;
 
 pub use columns::{COUNTED, KINDS, lines, read};
 pub use errors::{Errors, Group, groups, page, table};
@@ -111,9 +111,7 @@ impl Machines {
 
 /// Whether laws are fitted to a line, by its text.
 fn is_fitted(text: &str) -> bool {
-    /// 2⁶⁴ by the golden ratio.
-    const GOLDEN: u64 = 0x9e37_79b9_7f4a_7c15;
-    hash(text).wrapping_mul(GOLDEN) >> 62 != 0
+    mixed(text) >> 62 != 0
 }
 
 #[cfg(test)]

@@ -1,6 +1,6 @@
 //! When a value is used, how often, and how much a second counts of moves for it.
 
-use plan::{Clock, is_ahead, is_behind};
+use plan::{Clock, beside};
 use planner_ir::{Phase, Source, ValueId};
 
 use super::{Assembly, Use};
@@ -29,10 +29,9 @@ impl Assembly<'_> {
             };
         };
         let clock = Clock::of(first);
-        let ahead = is_ahead(graph, value, self.space.prepared[value.0], first);
-        let beside = clock.filter(|_| ahead || is_behind(graph, value, first));
+        let beside = beside(graph, value, self.space.prepared[value.0], first);
         let alone = self.weights.alone(clock);
-        [alone, beside.map_or(alone, |clock| self.weights.beside(clock))]
+        [alone, clock.filter(|_| beside.is_some()).map_or(alone, |clock| self.weights.beside(clock))]
     }
 
     /// When a value is used: before the operation of that number.

@@ -9,6 +9,7 @@ use files::Failure;
 use files::{readable, written};
 use predict::errors::{self, Errors, Source};
 use predict::rows::{self, Answer, Kind, Outcome};
+use predict::table::TableError;
 use serde_json::{Value, json};
 use validate::page::skipped;
 use validate::{goals, page};
@@ -80,8 +81,12 @@ fn files_ending(folder: &Path, endings: &[&str]) -> Result<Vec<PathBuf>, Failure
 fn priced(kind: &dyn Kind, path: &Path) -> Result<Vec<Outcome>, Failure> {
     let text = readable::text(path)?;
     let folder = path.parent().unwrap_or(Path::new("."));
-    rows::outcomes(kind, &text)
-        .map_err(|error| Failure::Input(folder.join(error.to_string()).display().to_string()))
+    rows::outcomes(kind, &text).map_err(|error| refused(folder, &error))
+}
+
+/// Why a file of a folder has no prices: the error begins with its name.
+fn refused(folder: &Path, error: &TableError) -> Failure {
+    Failure::Input(folder.join(error.to_string()).display().to_string())
 }
 
 /// A row as programs read it.

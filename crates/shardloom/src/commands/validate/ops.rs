@@ -2,7 +2,6 @@
 
 use std::collections::BTreeMap;
 use std::fmt::Write as _;
-use std::io::Read as _;
 use std::path::Path;
 
 use cost_models::machine::shipped;
@@ -11,7 +10,7 @@ use files::{Failure, readable, written};
 use serde_json::{Value, json};
 use validate::ops::{self, Errors, Fit, Line, Machines, Priced};
 
-use super::{Context, Said, UNKNOWN, files_ending};
+use super::{Context, Said, UNKNOWN, files_ending, refused};
 use crate::arguments::ValidateArguments;
 
 /// The ledger of fits, as machine files cite it, and its name.
@@ -31,10 +30,7 @@ pub(super) fn ops(
     for path in files_ending(folder, &[".csv", PACKED])? {
         let name = path.file_name().and_then(|it| it.to_str()).unwrap_or_default();
         context.progress.say(format!("reading {name}"));
-        let failed = |error: predict::table::TableError| {
-            Failure::Input(folder.join(error.to_string()).display().to_string())
-        };
-        match ops::lines(name, &text(&path)?).map_err(failed)? {
+        match ops::lines(name, &text(&path)?).map_err(|error| refused(folder, &error))? {
             Some(more) => lines.extend(more),
             None => unknown.push(name.to_owned()),
         }
@@ -69,14 +65,8 @@ pub(super) fn ops(
 
 /// The text of a file, packed or not.
 fn text(path: &Path) -> Result<String, Failure> {
-    if !path.to_string_lossy().ends_with(PACKED) {
-        return readable::text(path);
-    }
-    let mut text = String::new();
-    let packed = readable::bytes(path)?;
-    let read = flate2::read::MultiGzDecoder::new(&packed[..]).read_to_string(&mut text);
-    read.map_err(|error| readable::failed(path, &error))?;
-    Ok(text)
+    let bytes = readable::unpacked(path)?;
+    String::from_utf8(bytes).map_err(|error| readable::failed(path, &std::io::Error::other(error)))
 }
 
 /// A line as programs read it.
