@@ -126,12 +126,7 @@ impl<'a> Sum<'a> {
         if !said.attention.causal || self.least(forms, bias).is_none_or(|it| it < -LARGE) {
             return None;
         }
-        let (first, last) = (1 - scores[0], scores[1] - scores[0]);
-        let gone = Pairs { mask, first, last, reading: *reading, low: None, bias: None };
-        let pairs = match said.mask {
-            Mask::Gone => gone,
-            Mask::Of(pairs) => pairs,
-        };
+        let pairs = Pairs { bias: Some(bias), ..pairs_of(&said, (mask, *reading), scores) };
         // What is hidden is so for any such bias.
         let shown = pairs.first..=pairs.last;
         let is_deep = |it: Option<Bounds>| it.is_some_and(|it| it.most <= -4.0 * LARGE);
@@ -141,7 +136,6 @@ impl<'a> Sum<'a> {
             return None;
         }
         let absorbs = |low: Real| bounds::absorbed(low.0, type_.dtype) >= LARGE;
-        let pairs = Pairs { bias: Some(bias), ..pairs };
         pairs.low.is_none_or(absorbs).then_some(Said { mask: Mask::Of(pairs), ..said })
     }
 
@@ -169,13 +163,7 @@ impl<'a> Sum<'a> {
         let attention = Attention { blind, ..attention };
         let said =
             said_by(attention, &Seeing { bands: &bands, dtype: DType::Bool }, scores, (seen, *reading));
-        let (first, last) = (1 - scores[0], scores[1] - scores[0]);
-        let gone = Pairs { mask: seen, first, last, reading: *reading, low: None, bias: None };
-        let pairs = match said.mask {
-            Mask::Gone => gone,
-            Mask::Of(pairs) => pairs,
-        };
-        let mask = Mask::Of(Pairs { bias: Some(bias), ..pairs });
+        let mask = Mask::Of(Pairs { bias: Some(bias), ..pairs_of(&said, (seen, *reading), scores) });
         said.attention.causal.then_some(Said { mask, ..said })
     }
 
@@ -187,6 +175,16 @@ impl<'a> Sum<'a> {
         bands
             .runs()
             .try_fold(f64::INFINITY, |least, (_, it)| Some(least.min(it.map_or(small?, |it| it.least))))
+    }
+}
+
+/// The pairs of which a mask that was said has to say more: all, if attention says all of it.
+fn pairs_of(said: &Said, (mask, reading): (ValueId, Reading), [queries, keys]: [i64; 2]) -> Pairs {
+    match said.mask {
+        Mask::Of(pairs) => pairs,
+        Mask::Gone => {
+            Pairs { mask, first: 1 - queries, last: keys - queries, reading, low: None, bias: None }
+        }
     }
 }
 
