@@ -38,6 +38,8 @@ pub struct Links {
     pub adapters: Option<u64>,
     /// Rate of all adapters of a node together (bytes per second).
     pub network: Option<BytesPerSecond>,
+    /// Rate of one adapter (bytes per second).
+    pub adapter: Option<BytesPerSecond>,
 }
 
 impl Cluster {
@@ -103,7 +105,8 @@ fn set(machine: &mut Machine, links: &Links, source: &str) {
         network.adapters = adapters;
     }
     let adapters = cost_models::units::exact(network.adapters.value.0);
-    if let Some(rate) = links.network.and_then(|total| known((1.0 / adapters) * total)) {
+    let each = links.adapter.or(links.network.map(|total| (1.0 / adapters) * total));
+    if let Some(rate) = each.and_then(known) {
         network.adapter_bandwidth = rate;
     }
 }

@@ -13,15 +13,25 @@
 //! world_size = 64
 //! ```
 //!
-//! Every key is listed in [`KEYS`], with what it is taken to be where it is left out.
+//! Every key is listed in [`KEYS`], with what it is taken to be where it is left out; `docs/predict.md` is made
+//! of them.
+
+pub mod keys; // every key, and the page of them
 
 use std::fmt;
 
 use ::schedule::Kind;
+use cost_models::units::{BytesPerSecond, exact};
 use toml::{Table, Value};
 
+pub use keys::KEYS;
+
+use crate::chip::Chip;
+use crate::cluster::Links;
 use crate::model::{Embedding, Experts, Mlp, Model};
-use crate::setup::{Arithmetic, Attention, Learns, Recompute, Setup, SetupError, Zero, even_stages};
+use crate::setup::{
+    Arithmetic, Attention, Dispatch, Learns, Recompute, Setup, SetupError, Zero, even_stages,
+};
 use crate::table::MOST;
 
 /// What a configuration file states.
@@ -33,46 +43,13 @@ pub struct Config {
     pub framework: String,
     /// The setup.
     pub setup: Setup,
+    /// What is stated of a device in place of the machine file.
+    pub chip: Chip,
+    /// The same of nodes and links.
+    pub links: Links,
     /// The keys that are left out, and what they are taken to be.
     pub assumed: Vec<(&'static str, &'static str)>,
 }
-
-/// Every key: its name, and what it is taken to be where it is left out.
-pub const KEYS: [(&str, &str); 33] = [
-    ("machine", "must be stated: a device type as `shardloom machines` lists them, or a machine file"),
-    ("framework", "megatron-core"),
-    ("num_layers", "must be stated"),
-    ("hidden_size", "must be stated"),
-    ("num_attention_heads", "must be stated"),
-    ("num_query_groups", "num_attention_heads"),
-    ("kv_channels", "hidden_size / num_attention_heads"),
-    ("ffn_hidden_size", "4 hidden_size"),
-    ("swiglu", "false"),
-    ("untie_embeddings_and_output_weights", "as swiglu"),
-    ("vocab_size", "51200"),
-    ("seq_length", "must be stated"),
-    ("num_experts", "none"),
-    ("moe_router_topk", "2, if there are experts"),
-    ("world_size", "must be stated: the number of devices"),
-    ("tensor_model_parallel_size", "1"),
-    ("pipeline_model_parallel_size", "1"),
-    ("virtual_pipeline_model_parallel_size", "1"),
-    ("context_parallel_size", "1"),
-    ("expert_model_parallel_size", "1"),
-    ("micro_batch_size", "1"),
-    ("global_batch_size", "must be stated"),
-    ("zero_stage", "0; 1 is use_distributed_optimizer"),
-    ("sequence_parallel", "false"),
-    ("recompute_granularity", "none; selective, full"),
-    ("attention_backend", "flash; unfused"),
-    ("precision", "bf16; fp16, fp8, fp4"),
-    ("schedule", "1f1b; gpipe, eager-1f1b, zb-h1, zb-h2"),
-    ("overlap_grad_reduce", "true"),
-    ("tp_comm_overlap", "false"),
-    ("grad_reduce_bytes", "the framework's"),
-    ("lora", "false"),
-    ("framework_year", "that of the framework's figures"),
-];
 
 /// Why a text is not a configuration.
 #[derive(Clone, Debug, PartialEq)]
@@ -117,7 +94,7 @@ pub enum ConfigError {
 /// The configuration that `text` states.
 pub fn read(text: &str) -> Result<Config, ConfigError> {
     let table: Table = text.parse().map_err(|error| not_toml(text, &error))?;
-    if let Some(key) = table.keys().find(|key| !KEYS.iter().any(|(known, _)| known == key)) {
+    if let Some(key) = table.keys().find(|key| !KEYS.iter().any(|known| known.name == key.as_str())) {
         return Err(ConfigError::Unknown(key.clone(), nearest(key)));
     }
     let fields = Fields { table };
@@ -137,6 +114,8 @@ pub fn read(text: &str) -> Result<Config, ConfigError> {
         stages: even_stages(model.layers, pp),
         cp,
         ep: one("expert_model_parallel_size")?,
+        etp: fields.count("expert_tensor_parallel_size")?.unwrap_or(tp),
+        dispatch: dispatch(&fields)?,
         dp: world / replica,
         mbs: one("micro_batch_size")?,
         packed: false,
@@ -144,7 +123,7 @@ pub fn read(text: &str) -> Result<Config, ConfigError> {
         zero: zero(&fields)?,
         seq_parallel: fields.flag("sequence_parallel", false)?,
         recompute: fields.choice("recompute_granularity", &RECOMPUTE)?,
-        attention: fields.choice("attention_backend", &ATTENTION)?,
+        attention: attention(&fields)?,
         precision: fields.choice("precision", &PRECISION)?,
         year: fields.count("framework_year")?,
         gradient_bytes: fields.count("grad_reduce_bytes")?,
@@ -156,13 +135,57 @@ pub fn read(text: &str) -> Result<Config, ConfigError> {
     setup.check().map_err(ConfigError::Setup)?;
     even(&setup)?;
     alone(&fields, &setup)?;
-    let assumed = KEYS.into_iter().filter(|(key, _)| !fields.table.contains_key(*key)).collect();
+    let left_out = KEYS.into_iter().filter(|key| !fields.table.contains_key(key.name));
+    let assumed = left_out.map(|key| (key.name, key.absent)).collect();
     Ok(Config {
         machine: fields.text("machine")?.ok_or(ConfigError::Missing("machine"))?,
         framework: fields.text("framework")?.unwrap_or_else(|| "megatron-core".to_owned()),
         setup,
+        chip: chip(&fields)?,
+        links: links(&fields)?,
         assumed,
     })
+}
+
+/// What is stated of a device.
+fn chip(fields: &Fields) -> Result<Chip, ConfigError> {
+    Ok(Chip {
+        power: fields.amount("device_power")?,
+        memory: fields.amount("device_memory")?.map(|it| GIGA * it),
+        bandwidth: fields.amount("device_memory_bandwidth")?.map(|it| BytesPerSecond(GIGA * it)),
+    })
+}
+
+/// What is stated of nodes and links. A rate is that of one adapter, so that their number must be known.
+fn links(fields: &Fields) -> Result<Links, ConfigError> {
+    let adapters = fields.positive("adapters_per_node")?;
+    let rate = fields.amount("adapter_bandwidth")?.map(|it| BytesPerSecond(GIGA * it));
+    Ok(Links {
+        node: fields.positive("gpus_per_node")?,
+        switch: None,
+        adapters,
+        network: None,
+        adapter: rate,
+    })
+}
+
+/// How tokens reach their experts; `None` for the framework's way.
+fn dispatch(fields: &Fields) -> Result<Option<Dispatch>, ConfigError> {
+    let key = "moe_token_dispatcher_type";
+    fields.table.contains_key(key).then(|| fields.choice(key, &DISPATCH)).transpose()
+}
+
+/// How attention is computed.
+fn attention(fields: &Fields) -> Result<Attention, ConfigError> {
+    let kernel = fields.choice("attention_backend", &ATTENTION)?;
+    match (fields.flag("fp8_dot_product_attention", false)?, kernel) {
+        (false, kernel) => Ok(kernel),
+        (true, Attention::Fused) => Ok(Attention::FusedF8),
+        (true, _) => Err(fields.wrong(
+            "fp8_dot_product_attention",
+            "false where `attention_backend` is not \"fused\"".to_owned(),
+        )),
+    }
 }
 
 /// What a reader of TOML says, in one line.
@@ -212,11 +235,22 @@ fn alone(fields: &Fields, setup: &Setup) -> Result<(), ConfigError> {
         return Err(fields.wrong("virtual_pipeline_model_parallel_size", expected));
     }
     match setup.model.experts {
-        None if setup.ep > 1 => {
-            Err(fields.wrong("expert_model_parallel_size", "1 without `num_experts`".to_owned()))
+        None => {
+            let only = ["expert_model_parallel_size", "expert_tensor_parallel_size", "moe_router_topk"];
+            let only = only.into_iter().chain(["moe_token_dispatcher_type"]);
+            let mut stated = only.filter(|key| fields.table.contains_key(*key));
+            let stated = stated.find(|key| fields.count(key).ok().flatten() != Some(1));
+            stated.map_or(Ok(()), |key| {
+                let expected = "1 without `num_experts`, or nothing".to_owned();
+                Err(fields.wrong(key, expected))
+            })
         }
         Some(it) if it.top_k > it.count => {
             Err(fields.wrong("moe_router_topk", format!("at most `num_experts`, {}", it.count)))
+        }
+        Some(_) if setup.tp > 1 && !setup.seq_parallel => {
+            let expected = "true where experts and tensor parallelism are, as Megatron asks for".to_owned();
+            Err(fields.wrong("sequence_parallel", expected))
         }
         _ => Ok(()),
     }
@@ -224,7 +258,11 @@ fn alone(fields: &Fields, setup: &Setup) -> Result<(), ConfigError> {
 
 const RECOMPUTE: [(&str, Recompute); 3] =
     [("none", Recompute::None), ("selective", Recompute::Selective), ("full", Recompute::Full)];
-const ATTENTION: [(&str, Attention); 2] = [("flash", Attention::Flash), ("unfused", Attention::Unfused)];
+const ATTENTION: [(&str, Attention); 3] =
+    [("fused", Attention::Fused), ("flash", Attention::Flash), ("unfused", Attention::Unfused)];
+const DISPATCH: [(&str, Dispatch); 2] = [("alltoall", Dispatch::AllToAll), ("flex", Dispatch::OncePerNode)];
+/// Numbers of gigabytes and gigabytes per second are of 10⁹ bytes.
+const GIGA: f64 = 1e9;
 const PRECISION: [(&str, Arithmetic); 4] =
     [("bf16", Arithmetic::Bf16), ("fp16", Arithmetic::F16), ("fp8", Arithmetic::F8), ("fp4", Arithmetic::F4)];
 const SCHEDULE: [(&str, Kind); 5] = [
@@ -279,6 +317,22 @@ impl Fields {
         count.map(Some).ok_or_else(|| self.wrong(key, format!("a whole number from 0 to {MOST}")))
     }
 
+    /// A count of at least 1.
+    fn positive(&self, key: &'static str) -> Result<Option<u64>, ConfigError> {
+        match self.count(key)? {
+            Some(0) => Err(self.wrong(key, "at least 1".to_owned())),
+            count => Ok(count),
+        }
+    }
+
+    /// A number of more than 0.
+    fn amount(&self, key: &'static str) -> Result<Option<f64>, ConfigError> {
+        let Some(value) = self.table.get(key) else { return Ok(None) };
+        let whole = self.count(key).ok().flatten().map(exact);
+        let amount = value.as_float().or(whole).filter(|it| *it > 0.0 && *it <= exact(MOST));
+        amount.map(Some).ok_or_else(|| self.wrong(key, format!("a number above 0, at most {MOST}")))
+    }
+
     fn flag(&self, key: &'static str, absent: bool) -> Result<bool, ConfigError> {
         let value = self.table.get(key);
         let flag = value.map_or(Some(absent), Value::as_bool);
@@ -303,14 +357,14 @@ impl Fields {
     }
 
     fn wrong(&self, key: &'static str, expected: String) -> ConfigError {
-        let found = self.table.get(key).map(ToString::to_string).unwrap_or_default();
+        let found = self.table.get(key).map_or_else(|| "left out".to_owned(), ToString::to_string);
         ConfigError::Value { key, found, expected }
     }
 }
 
 /// The key that takes fewest changes to become.
 fn nearest(key: &str) -> &'static str {
-    KEYS.iter().map(|(known, _)| *known).min_by_key(|known| changes(key, known)).unwrap_or_default()
+    KEYS.iter().map(|known| known.name).min_by_key(|known| changes(key, known)).unwrap_or_default()
 }
 
 /// How many letters must be changed, added or taken away to make one word the other.

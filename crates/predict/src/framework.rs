@@ -51,6 +51,12 @@ pub enum Figure {
     FourBitRate,
     /// Time that a host takes to start what experts add to a layer forward (seconds).
     ExpertLaunch,
+    /// Whether tokens of experts are sent once to each node, where nobody says: 1 if so, else 0.
+    DispatchOnce,
+    /// The rate of FlashAttention 2, relative to kernels with the device's own matrix instructions (1).
+    FlashRate,
+    /// How many tensors of a layer are gathered one after another where weights are sharded (1).
+    GatheredTensors,
     /// Examples that are put together in one where adapters or answers are trained (1).
     PackedExamples,
     /// Whether pipelines are interleaved where nobody says: 1 if so, else 0.
@@ -118,19 +124,20 @@ pub struct FrameworkError {
 pub const COMMON: (&str, &str) = ("common", include_str!("../../../cost-models/frameworks/common.json"));
 
 /// The frameworks that there are files of.
-pub const FILES: [(&str, &str); 7] = [
+pub const FILES: [(&str, &str); 8] = [
     ("megatron-lm", include_str!("../../../cost-models/frameworks/megatron-lm.json")),
     ("megatron-core", include_str!("../../../cost-models/frameworks/megatron-core.json")),
     ("nemo", include_str!("../../../cost-models/frameworks/nemo.json")),
     ("deepspeed", include_str!("../../../cost-models/frameworks/deepspeed.json")),
     ("fsdp", include_str!("../../../cost-models/frameworks/fsdp.json")),
     ("serving", include_str!("../../../cost-models/frameworks/serving.json")),
+    ("torchtitan", include_str!("../../../cost-models/frameworks/torchtitan.json")),
     ("fsdp-compiled", include_str!("../../../cost-models/frameworks/fsdp-compiled.json")),
 ];
 
 impl Figure {
     /// Every figure.
-    pub const ALL: [Self; 34] = [
+    pub const ALL: [Self; 37] = [
         Self::LayerLaunch,
         Self::CollectiveLaunch,
         Self::BackwardLaunch,
@@ -151,6 +158,9 @@ impl Figure {
         Self::ProductRate,
         Self::FourBitRate,
         Self::ExpertLaunch,
+        Self::DispatchOnce,
+        Self::FlashRate,
+        Self::GatheredTensors,
         Self::PackedExamples,
         Self::Interleaves,
         Self::YearlyDrift,
@@ -191,6 +201,9 @@ impl Figure {
             Self::ProductRate => "product_rate",
             Self::FourBitRate => "four_bit_rate",
             Self::ExpertLaunch => "expert_launch",
+            Self::DispatchOnce => "dispatch_once",
+            Self::FlashRate => "flash_rate",
+            Self::GatheredTensors => "gathered_tensors",
             Self::PackedExamples => "packed_examples",
             Self::Interleaves => "interleaves",
             Self::YearlyDrift => "yearly_drift",

@@ -1,10 +1,12 @@
 //! The time of a layer, and of what stands before the first and after the last, for one
 //! micro-batch on one rank.
 
-use cost_models::collective::{all_reduce, all_to_all, reduce_scatter, ring_all_gather, send};
+use cost_models::collective::{all_reduce, reduce_scatter, ring_all_gather, send};
 use cost_models::estimate::Estimate;
 use cost_models::units::{Bytes, Seconds, exact};
 
+use crate::attention;
+use crate::experts;
 use crate::framework::Figure;
 use crate::pieces::{ELEMENT, Job, Way, whole};
 use crate::setup::{Learns, Recompute};
@@ -24,14 +26,19 @@ pub struct Passes {
     pub launch: Seconds,
     /// Time that it takes to start what is computed again.
     pub again: Seconds,
+    /// Of the forward and of the backward pass, the part of experts, with what they wait for the host.
+    pub experts: [Seconds; 2],
 }
+
+/// The term of waiting for the host.
+pub const WAITING: &str = "waiting for the host";
 
 /// The times of a layer in which nothing is computed again, and of one in which what the setup
 /// says is.
 #[must_use]
 pub fn layer(job: &Job<'_>) -> Passes {
     let mut times = products(job);
-    let [forward, backward] = job.attention();
+    let [forward, backward] = attention::core(job);
     times.forward.add_term("attention", forward);
     times.input.add_term("attention", backward);
     pointwise(job, &mut times);
@@ -39,14 +46,24 @@ pub fn layer(job: &Job<'_>) -> Passes {
     let collectives = if job.setup.tp > 1 { 2.0 } else { 0.0 } + if job.setup.ep > 1 { 2.0 } else { 0.0 };
     times.launch = Seconds(job.figure(Figure::LayerLaunch))
         + Seconds(collectives * job.figure(Figure::CollectiveLaunch));
-    if job.setup.model.experts.is_some() {
-        times.launch += Seconds(job.figure(Figure::ExpertLaunch));
+    if let Some(routed) = job.setup.model.experts {
+        wait_for_experts(job, &mut times, experts::passes(job, routed));
     }
     computed_again(job, &mut times, forward);
     if job.setup.learns == Learns::Adapters {
         times.weight = Estimate::new();
     }
     times
+}
+
+/// The host reads how many tokens each expert has, for which it waits for the device: it cannot run ahead of
+/// experts while the rest of a layer is computed, nor the other way round.
+fn wait_for_experts(job: &Job<'_>, times: &mut Passes, experts: [Seconds; 2]) {
+    let launch = Seconds(job.figure(Figure::ExpertLaunch));
+    let waits = [beyond(launch, experts[0]), beyond(job.figure(Figure::BackwardLaunch) * launch, experts[1])];
+    times.forward.add_term(WAITING, waits[0]);
+    times.input.add_term(WAITING, waits[1]);
+    times.experts = [experts[0] + waits[0], experts[1] + waits[1]];
 }
 
 fn products(job: &Job<'_>) -> Passes {
@@ -60,12 +77,9 @@ fn products(job: &Job<'_>) -> Passes {
             shapes.push((1, [n, part(model.ups() * model.ffn_hidden), h]));
             shapes.push((1, [n, h, part(model.ffn_hidden)]));
         }
-        Some(experts) => {
-            let local = (experts.count / setup.ep).max(1);
-            let each = (n * experts.top_k).div_ceil(local);
-            shapes.push((1, [n, experts.count, h]));
-            shapes.push((local, [each, part(model.ups() * model.ffn_hidden), h]));
-            shapes.push((local, [each, h, part(model.ffn_hidden)]));
+        Some(routed) => {
+            shapes.push((1, [n.div_ceil(tp), routed.count, h]));
+            shapes.extend(experts::shapes(setup, routed));
         }
     }
     let last = shapes.last().map(|&(batch, sizes)| job.product(Way::Forward, batch, sizes).total());
@@ -85,16 +99,14 @@ fn pointwise(job: &Job<'_>, times: &mut Passes) {
     let n = exact(ELEMENT * setup.tokens());
     let tp = exact(setup.tp);
     let shared = if setup.seq_parallel { tp } else { 1.0 };
-    let routed = model.experts.map_or(1.0, |experts| exact(experts.top_k));
     let hidden = job.figure(Figure::HiddenPasses) * exact(model.hidden) / shared;
     let qkv = job.figure(Figure::QkvPasses) * exact(model.qkv_columns()) / tp;
-    let ffn = job.figure(Figure::FfnPasses) * routed * exact(model.ups() * model.ffn_hidden) / tp;
-    // Tokens are put in the order of their experts, and back.
-    let order = if model.experts.is_some() { 4.0 * routed * exact(model.hidden) } else { 0.0 };
-    let bytes = n * (hidden + qkv + ffn + order);
+    let ffn = job.figure(Figure::FfnPasses) * exact(model.ups() * model.ffn_hidden) / tp;
+    let ffn = model.experts.map_or(n * ffn, |routed| experts::touched(job, routed));
+    let bytes = n * (hidden + qkv) + ffn;
     times.forward.add_term("pointwise", job.touch(bytes));
     times.input.add_term("pointwise", job.touch(job.figure(Figure::BackwardPasses) * bytes));
-    let weights = model.layer_parameters() / tp + model.experts_parameters() / exact(setup.ep);
+    let weights = model.layer_parameters() / tp + model.experts_parameters() / exact(setup.ep * setup.etp);
     times.weight.add_term("pointwise", job.touch(job.figure(Figure::AccumulationBytes) * weights));
 }
 
@@ -105,21 +117,22 @@ fn traffic(job: &Job<'_>, times: &mut Passes) {
     let value = Bytes(ELEMENT * setup.tokens() * model.hidden);
     if setup.tp > 1 {
         let shown = if setup.tp_overlap { 1.0 - job.figure(Figure::TensorHidden) } else { 1.0 };
+        // Attention is one block, the feed-forward part another; experts have traffic of their own.
+        let blocks = if model.experts.is_some() { 1.0 } else { 2.0 };
         let (forward, backward) = if setup.seq_parallel {
             let gather = ring_all_gather(machine, &job.tensor, value);
             let scatter = reduce_scatter(machine, &job.tensor, value);
             // Backward, what was gathered is gathered again for gradients of weights.
-            (2.0 * gather + 2.0 * scatter, 4.0 * gather + 2.0 * scatter)
+            (blocks * (gather + scatter), blocks * (2.0 * gather + scatter))
         } else {
-            let sum = 2.0 * all_reduce(machine, &job.tensor, value);
+            let sum = blocks * all_reduce(machine, &job.tensor, value);
             (sum, sum)
         };
         times.forward.add_term("tensor-parallel traffic", shown * forward);
         times.input.add_term("tensor-parallel traffic", shown * backward);
     }
-    if let Some(experts) = model.experts.filter(|_| setup.ep > 1) {
-        let held = whole(exact(value.0) * exact(experts.top_k));
-        let both = 2.0 * all_to_all(machine, &job.expert, held);
+    if let Some(routed) = model.experts {
+        let both = 2.0 * experts::exchange(job, routed);
         times.forward.add_term("expert traffic", both);
         times.input.add_term("expert traffic", both);
     }
@@ -129,7 +142,7 @@ fn traffic(job: &Job<'_>, times: &mut Passes) {
         let round = Bytes(ELEMENT * setup.tokens() * columns);
         let hops = exact(setup.cp - 1);
         let ring = hops * send(machine, &job.context, round);
-        let [forward, backward] = job.attention();
+        let [forward, backward] = attention::core(job);
         let hidden = (hops / exact(setup.cp)) * forward;
         let back = (hops / exact(setup.cp)) * backward;
         times.forward.add_term("context traffic", beyond(ring, hidden));

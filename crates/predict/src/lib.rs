@@ -3,8 +3,11 @@
 //! - [`model`] — the shape of a transformer
 //! - [`setup`] — a training run as somebody states it
 //! - [`framework`] — what training frameworks add to a machine's prices
+//! - [`chip`] — what is stated of a device in place of its data sheet
 //! - [`cluster`] — the machine that a setup runs on, and the groups of ranks in it
 //! - [`pieces`] — times of what layers are made of
+//! - [`attention`] — the core of attention
+//! - [`experts`] — tokens and traffic of a layer's experts
 //! - [`layer`] — the time of a layer and of the ends of a model
 //! - [`schedule`] — the pipelines of setups, as schedules that have names
 //! - [`step`] — the time of a step, as a sum of named terms
@@ -26,9 +29,15 @@ pub mod setup;
 
 pub mod framework;
 
+pub mod chip;
+
 pub mod cluster;
 
 pub mod pieces;
+
+pub mod attention;
+
+pub mod experts;
 
 pub mod layer;
 

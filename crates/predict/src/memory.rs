@@ -15,6 +15,7 @@
 use ::schedule::held;
 use cost_models::units::{Bytes, exact};
 
+use crate::attention;
 use crate::framework::Figure;
 use crate::pieces::{ELEMENT, Job, whole};
 use crate::schedule::{self, real};
@@ -112,10 +113,10 @@ pub fn layer_activations(setup: &Setup) -> f64 {
     match setup.recompute {
         Recompute::Full => input,
         Recompute::HalfOfProducts => half_of_products(setup),
-        Recompute::HalfOfLayers => f64::midpoint(input, kept_values(setup, setup.attention)),
+        Recompute::HalfOfLayers => f64::midpoint(input, kept_values(setup, attention::kernel(setup))),
         // Scores are what selective recomputation does not keep.
-        Recompute::Selective => kept_values(setup, Attention::Flash) + dropout_masks(setup),
-        Recompute::None => kept_values(setup, setup.attention) + dropout_masks(setup),
+        Recompute::Selective => kept_values(setup, Attention::Fused) + dropout_masks(setup),
+        Recompute::None => kept_values(setup, attention::kernel(setup)) + dropout_masks(setup),
     }
 }
 
@@ -130,7 +131,7 @@ fn half_of_products(setup: &Setup) -> f64 {
 /// What is there of one layer while it is computed again; nothing if nothing is.
 fn working(setup: &Setup) -> f64 {
     match setup.recompute {
-        Recompute::Full | Recompute::HalfOfLayers => kept_values(setup, setup.attention),
+        Recompute::Full | Recompute::HalfOfLayers => kept_values(setup, attention::kernel(setup)),
         Recompute::Selective | Recompute::HalfOfProducts | Recompute::None => 0.0,
     }
 }
@@ -153,7 +154,7 @@ fn kept_values(setup: &Setup, attention: Attention) -> f64 {
     let sent = if model.experts.is_some() { (element + given) * routed * exact(model.hidden) } else { 0.0 };
     let split = tokens * (attended + ffn + sent) / t;
     let scores = match attention {
-        Attention::Flash => 0.0,
+        Attention::Flash | Attention::Fused | Attention::FusedF8 => 0.0,
         Attention::Unfused => 5.0 * exact(setup.mbs * model.heads) * exact(model.seq) * exact(model.seq) / t,
     };
     shared + split + scores
@@ -162,9 +163,9 @@ fn kept_values(setup: &Setup, attention: Attention) -> f64 {
 /// Masks of the two dropouts after attention and after the feed-forward part, a byte each: in
 /// models of the times when scores were in memory.
 fn dropout_masks(setup: &Setup) -> f64 {
-    match setup.attention {
+    match attention::kernel(setup) {
         Attention::Unfused => 2.0 * token_values(setup),
-        Attention::Flash => 0.0,
+        Attention::Flash | Attention::Fused | Attention::FusedF8 => 0.0,
     }
 }
 
@@ -186,7 +187,7 @@ fn states(job: &Job<'_>, stage: usize) -> Held {
         );
     let tables = exact(u64::try_from(ends).unwrap_or(0)) * model.embedding_parameters();
     let dense = (layers * model.layer_parameters() + tables) / exact(setup.tp);
-    let experts = layers * model.experts_parameters() / exact(setup.ep);
+    let experts = layers * model.experts_parameters() / exact(setup.ep * setup.etp);
     let shares = [(dense, exact(job.data.size)), (experts, exact(job.expert_data.size))];
     let sum = |from: Zero| {
         let part = |(count, ranks): (f64, f64)| if setup.zero >= from { count / ranks } else { count };
@@ -194,7 +195,8 @@ fn states(job: &Job<'_>, stage: usize) -> Held {
     };
     let weights = sum(Zero::WeightsInNode);
     let gathered = if setup.zero >= Zero::WeightsInNode {
-        2.0 * model.layer_parameters() / exact(setup.tp)
+        let experts = model.experts_parameters() / exact(setup.ep * setup.etp);
+        2.0 * (model.layer_parameters() / exact(setup.tp) + experts)
     } else {
         0.0
     };

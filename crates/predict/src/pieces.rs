@@ -1,8 +1,6 @@
 //! Times of what layers are made of, by the machine's prices and the framework's figures.
 
-use cost_models::compute::{
-    self, MatrixProduct, Role, Seen, attention, attention_gradient, element_wise, matrix_product,
-};
+use cost_models::compute::{MatrixProduct, Role, element_wise, matrix_product};
 use cost_models::estimate::Estimate;
 use cost_models::machine::Precision;
 use cost_models::topology::Group;
@@ -10,7 +8,7 @@ use cost_models::units::{Bytes, Flops, FlopsPerSecond, Seconds, exact};
 
 use crate::cluster::{Cluster, ClusterError};
 use crate::framework::{Figure, Framework};
-use crate::setup::{Arithmetic, Attention, Setup};
+use crate::setup::{Arithmetic, Setup};
 
 /// Bytes of an element of a value between operations: 16-bit numbers.
 pub const ELEMENT: u64 = 2;
@@ -30,6 +28,12 @@ pub struct Job<'a> {
     pub context: Group,
     /// Ranks that share experts.
     pub expert: Group,
+    /// Ranks that compute parts of the products of an expert.
+    pub expert_tensor: Group,
+    /// Ranks of one node that share experts.
+    pub expert_node: Group,
+    /// Ranks that share experts, one of each node.
+    pub expert_nodes: Group,
     /// Ranks that hold the same weights, those that share an example included.
     pub data: Group,
     /// Ranks that hold the same experts.
@@ -60,16 +64,20 @@ impl<'a> Job<'a> {
     ) -> Result<Self, ClusterError> {
         let (tp, cp, dp, pp) = (setup.tp, setup.cp, setup.dp, setup.pp);
         let replicas = dp * cp;
-        let ep = setup.ep.min(replicas);
+        let (ep, etp) = (setup.ep, setup.etp);
+        let expert = cluster.group(ep, etp)?;
         Ok(Self {
             setup,
             framework,
             cluster,
             tensor: cluster.group(tp, 1)?,
             context: cluster.group(cp, tp)?,
-            expert: cluster.group(ep, tp)?,
+            expert_tensor: cluster.group(etp, 1)?,
+            expert_node: cluster.group(expert.ranks_per_node.clamp(1, ep), etp)?,
+            expert_nodes: cluster.group(expert.nodes, cluster.node())?,
+            expert,
             data: cluster.group(replicas, tp)?,
-            expert_data: cluster.group(replicas / ep, tp * ep)?,
+            expert_data: cluster.group((tp * replicas / (etp * ep)).max(1), etp * ep)?,
             stage: cluster.group(pp.min(2), tp * replicas)?,
             ends: cluster.group(pp.min(2), tp * replicas * (pp - 1).max(1))?,
         })
@@ -150,40 +158,6 @@ impl<'a> Job<'a> {
         }
         let time = matrix_product(&self.cluster.machine.device, &product);
         (1.0 / self.figure(Figure::ProductRate)) * time
-    }
-
-    /// Time of the core of attention forward, and backward.
-    #[must_use]
-    pub fn attention(&self) -> [Seconds; 2] {
-        let (setup, model) = (self.setup, &self.setup.model);
-        let heads = setup.mbs * (model.heads / setup.tp).max(1);
-        let (queries, keys, size) = (model.seq.div_ceil(setup.cp), model.seq, model.head_size);
-        match setup.attention {
-            Attention::Unfused => {
-                let sizes = [[queries, keys, size], [queries, size, keys]];
-                let one = |way| sizes.iter().map(|&it| self.wide_product(way, heads, it)).sum::<Seconds>();
-                let scores = exact(ELEMENT * heads * queries) * exact(keys);
-                let passes = self.figure(Figure::ScorePasses);
-                let back = passes * self.figure(Figure::BackwardPasses);
-                let backward = one(Way::Input) + one(Way::Weight) + self.touch(back * scores);
-                [one(Way::Forward) + self.touch(passes * scores), backward]
-            }
-            Attention::Flash => {
-                let packed = if setup.packed { self.figure(Figure::PackedExamples) } else { 1.0 };
-                let kernel = compute::Attention {
-                    heads,
-                    queries,
-                    keys,
-                    seen: Seen::half(keys),
-                    key_size: size,
-                    value_size: size,
-                    precision: Precision::Bf16,
-                };
-                let device = &self.cluster.machine.device;
-                let part = 1.0 / (packed * self.figure(Figure::AttentionRate));
-                [attention, attention_gradient].map(|price| part * price(device, &kernel))
-            }
-        }
     }
 }
 

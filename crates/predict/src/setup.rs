@@ -29,6 +29,10 @@ pub struct Setup {
     pub cp: u64,
     /// How many ranks share the experts of a layer (expert parallelism).
     pub ep: u64,
+    /// How many ranks compute parts of each product of an expert (expert tensor parallelism).
+    pub etp: u64,
+    /// How tokens reach their experts; `None` for the framework's way.
+    pub dispatch: Option<Dispatch>,
     /// How many ranks compute the same on other examples (data parallelism).
     pub dp: u64,
     /// Examples that a pipeline sees at once (micro-batch).
@@ -104,8 +108,22 @@ pub enum Recompute {
 pub enum Attention {
     /// Scores are written to memory.
     Unfused,
-    /// One kernel; scores stay in it.
+    /// One kernel of FlashAttention 2, which PyTorch has too; scores stay in it.
     Flash,
+    /// One kernel that uses the device's own matrix instructions: cuDNN, FlashAttention 3.
+    Fused,
+    /// The same in 8 bits.
+    FusedF8,
+}
+
+/// How tokens reach the ranks of their experts, and their results come back.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Dispatch {
+    /// An all-to-all: a token is sent once for each of its experts.
+    AllToAll,
+    /// DeepEP, HybridEP: a token is sent once to each node that has experts of it, and there once to each
+    /// rank.
+    OncePerNode,
 }
 
 /// The arithmetic of products.
@@ -178,6 +196,13 @@ pub enum SetupError {
         /// Ranks that share them.
         ep: u64,
     },
+    /// Ranks of a stage that do not fall into groups of expert parallelism.
+    ExpertRanks {
+        /// Ranks of a group: ep x etp.
+        group: u64,
+        /// Ranks of a stage: tp x cp x dp.
+        ranks: u64,
+    },
 }
 
 /// The years of frameworks: there were no transformers before.
@@ -200,6 +225,12 @@ impl Setup {
     #[must_use]
     pub fn tokens(&self) -> u64 {
         self.mbs.saturating_mul(self.model.seq).div_ceil(self.cp)
+    }
+
+    /// Ranks of a stage.
+    #[must_use]
+    pub fn stage_ranks(&self) -> u64 {
+        self.tp.saturating_mul(self.cp).saturating_mul(self.dp)
     }
 
     /// Sizes by which others are multiplied, and the most that each may be.
@@ -228,6 +259,7 @@ impl Setup {
             ("vpp", self.vpp),
             ("cp", self.cp),
             ("ep", self.ep),
+            ("etp", self.etp),
             ("dp", self.dp),
             ("mbs", self.mbs),
             ("gbs", self.gbs),
@@ -261,6 +293,10 @@ impl Setup {
             Some(it) if !it.count.is_multiple_of(self.ep) => {
                 Err(SetupError::Experts { experts: it.count, ep: self.ep })
             }
+            Some(_) if !self.stage_ranks().is_multiple_of(self.ep.saturating_mul(self.etp)) => {
+                let group = self.ep.saturating_mul(self.etp);
+                Err(SetupError::ExpertRanks { group, ranks: self.stage_ranks() })
+            }
             _ => Ok(()),
         }
     }
@@ -283,6 +319,9 @@ impl fmt::Display for SetupError {
             }
             Self::Experts { experts, ep } => {
                 write!(f, "{experts} experts on ep={ep} ranks, expected equal shares")
+            }
+            Self::ExpertRanks { group, ranks } => {
+                write!(f, "ep x etp is {group}, expected a divisor of tp x cp x dp = {ranks}")
             }
         }
     }

@@ -11,15 +11,21 @@
 //!   the parameters come nearest to `params_b`.
 //! - `recompute`, where it is left to a recipe: nothing; such a setup is believed to fit if it does
 //!   with everything computed again.
+//! - experts: `etp` is 1, as in published recipes, so that experts are shared over tp x cp x dp, and
+//!   tensor-parallel ranks hold parts of the sequence, as Megatron asks for.
 //! - logits have weights of their own where the feed-forward part is gated, as in Llama.
 
+pub(crate) mod chip; // the device of a row
+mod links; // nodes and links of a row
+
 use ::schedule::Kind;
-use cost_models::units::{BytesPerSecond, exact};
+
+use links::{count, number};
 
 use crate::cluster::Links;
 use crate::framework::{Framework, FrameworkError};
 use crate::model::{Embedding, Experts, Mlp, Model};
-use crate::setup::{Arithmetic, Attention, Learns, Recompute, Setup, Zero, even_stages};
+use crate::setup::{Arithmetic, Attention, Dispatch, Learns, Recompute, Setup, Zero, even_stages};
 use crate::shapes;
 use crate::table::{Row, TableError};
 
@@ -73,6 +79,7 @@ pub fn setup(row: &Row<'_>) -> Result<Stated, Unstated> {
     let (tp, pp, cp, ep) = (row.count("tp")?, row.count("pp")?, one("cp")?, one("ep")?);
     let devices = row.count("n_gpus")?.ok_or_else(|| why("`n_gpus` is not stated".to_owned()))?;
     let (Some(tp), Some(pp)) = (tp, pp) else { return Err(why("`tp` or `pp` is not stated".to_owned())) };
+    let etp = if ep > 1 { noted(row.text("notes"), "etp").unwrap_or(1) } else { tp };
     let each = tp.saturating_mul(pp).saturating_mul(cp);
     let replicas = devices / each.max(1);
     let dp = match row.count("dp")? {
@@ -96,12 +103,14 @@ pub fn setup(row: &Row<'_>) -> Result<Stated, Unstated> {
         stages,
         cp,
         ep,
+        etp,
+        dispatch: dispatch(row.text("notes")),
         dp,
         mbs: mbs.unwrap_or(1),
         packed: row.text("notes").contains("packed"),
         gbs,
         zero: zero(row)?,
-        seq_parallel: row.text("seq_parallel") == "1",
+        seq_parallel: row.text("seq_parallel") == "1" || model.experts.is_some() && tp > 1,
         recompute: recompute(row.text("recompute")),
         attention: attention(row.text("attn_impl")),
         precision: arithmetic(row.text("precision")),
@@ -121,7 +130,7 @@ pub fn setup(row: &Row<'_>) -> Result<Stated, Unstated> {
         mbs: open(mbs.is_some()),
         vpp: open(vpp.is_some() || !interleaves),
         recompute: open(told && !again.contains("recipe") || again.contains("op sac")),
-        links: links(row)?,
+        links: links::links(row, devices)?,
         setup,
     })
 }
@@ -187,6 +196,8 @@ pub fn gpt(layers: u64, hidden: u64, heads: u64, seq: u64) -> Setup {
         stages: vec![layers],
         cp: 1,
         ep: 1,
+        etp: 1,
+        dispatch: None,
         dp: 1,
         mbs: 1,
         packed: false,
@@ -244,6 +255,8 @@ fn learns(row: &Row<'_>) -> Learns {
 
 fn zero(row: &Row<'_>) -> Result<Zero, TableError> {
     Ok(match row.count("zero_stage")? {
+        // FSDP is what torchtitan has for data parallelism.
+        None if has(row, "framework", "torchtitan") => Zero::Weights,
         None | Some(0) => Zero::Nothing,
         Some(1) => Zero::Optimizer,
         Some(2) => Zero::Gradients,
@@ -269,8 +282,43 @@ fn recompute(text: &str) -> Recompute {
 }
 
 fn attention(text: &str) -> Attention {
+    let text = text.to_lowercase();
+    let says = |words: &[&str]| words.iter().any(|word| text.contains(word));
     // Unknown: who does not say, in fp16 times, had scores in memory.
-    if text.contains("unfused") || text == "unknown" { Attention::Unfused } else { Attention::Flash }
+    if says(&["unfused"]) || text == "unknown" {
+        Attention::Unfused
+    } else if says(&["fp8"]) {
+        Attention::FusedF8
+    } else if says(&["cudnn", "flash-attention-3", "flashattention-3", "flash 3", "fa3"]) {
+        Attention::Fused
+    } else if says(&["flash", "sdpa", "fa2"]) {
+        Attention::Flash
+    } else {
+        // Frameworks that do not say have taken the device's own kernels since.
+        Attention::Fused
+    }
+}
+
+/// How tokens reach their experts, where notes say so.
+fn dispatch(notes: &str) -> Option<Dispatch> {
+    let notes = notes.to_lowercase();
+    if notes.contains("deepep") || notes.contains("hybridep") {
+        Some(Dispatch::OncePerNode)
+    } else {
+        (notes.contains("alltoall") || notes.contains("all-to-all")).then_some(Dispatch::AllToAll)
+    }
+}
+
+/// The number that notes give to a word: `ETP 2`, `etp=2`.
+fn noted(notes: &str, word: &str) -> Option<u64> {
+    let notes = notes.to_lowercase();
+    let after = notes.split(word).nth(1)?.trim_start_matches([' ', '=', ':']);
+    number(after).and_then(count)
+}
+
+/// Whether a column has a word, in any case.
+fn has(row: &Row<'_>, column: &str, word: &str) -> bool {
+    row.text(column).to_lowercase().contains(word)
 }
 
 fn arithmetic(text: &str) -> Arithmetic {
@@ -315,6 +363,8 @@ pub fn framework(row: &Row<'_>) -> Result<Framework, FrameworkError> {
         "nemo"
     } else if has(&["megatron-core"]) {
         "megatron-core"
+    } else if has(&["torchtitan"]) {
+        "torchtitan"
     } else if has(&["deepspeed"]) {
         "deepspeed"
     } else if has(&["compile"]) {
@@ -329,48 +379,5 @@ pub fn framework(row: &Row<'_>) -> Result<Framework, FrameworkError> {
     Framework::shipped(file)
 }
 
-/// What a row says of nodes and links.
-pub fn links(row: &Row<'_>) -> Result<Links, TableError> {
-    let (inside, across) = (row.text("intra_link"), row.text("inter_link"));
-    let domain = across.split("NVLink domain ").nth(1).and_then(number);
-    let node = match domain {
-        Some(domain) => Some(domain),
-        None => row.count("gpus_per_node")?.map(exact),
-    };
-    let switch = inside.contains("NVSwitch").then(|| rate(inside)).flatten();
-    // Rates of links inside nodes are stated in both directions together.
-    let switch = switch.map(|(_, bytes)| BytesPerSecond(bytes / 2.0));
-    let network = rate(across);
-    Ok(Links {
-        node: node.and_then(count),
-        switch,
-        adapters: network.and_then(|(adapters, _)| adapters).and_then(count),
-        network: network.map(|(adapters, bytes)| BytesPerSecond(adapters.unwrap_or(1.0) * bytes)),
-    })
-}
-
-/// `8x200Gb/s HDR`, `1600 Gb/s RoCE per node`, `NVLink3 600GB/s`: how many, and at which rate each
-/// (bytes per second).
-fn rate(text: &str) -> Option<(Option<f64>, f64)> {
-    let (place, unit) = [("Gb/s", 1e9 / 8.0), ("GB/s", 1e9)]
-        .into_iter()
-        .find_map(|(word, unit)| Some((text.find(word)?, unit)))?;
-    let before = text[..place].trim_end();
-    let start = before.rfind(|it: char| !it.is_ascii_digit() && it != '.').map_or(0, |it| it + 1);
-    let value: f64 = before[start..].parse().ok()?;
-    let times = before[..start].strip_suffix('x').and_then(|it| {
-        let start = it.rfind(|it: char| !it.is_ascii_digit()).map_or(0, |it| it + 1);
-        it[start..].parse::<f64>().ok()
-    });
-    Some((times, unit * value))
-}
-
-fn number(text: &str) -> Option<f64> {
-    let end = text.find(|it: char| !it.is_ascii_digit()).unwrap_or(text.len());
-    text[..end].parse().ok()
-}
-
-#[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "whole numbers of devices")]
-fn count(number: f64) -> Option<u64> {
-    (number >= 1.0).then_some(number as u64)
-}
+#[cfg(test)]
+mod tests;

@@ -3,6 +3,7 @@
 use ::schedule::Kind;
 use cost_models::collective::{all_reduce, reduce_scatter, ring_all_gather};
 use cost_models::estimate::Estimate;
+use cost_models::machine::Machine;
 use cost_models::topology::Group;
 use cost_models::units::{Bytes, Seconds, exact};
 
@@ -10,7 +11,7 @@ use crate::framework::Figure;
 use crate::layer::{self, Passes, beyond};
 use crate::pieces::{ELEMENT, Job, whole};
 use crate::schedule::{self, real};
-use crate::setup::{Learns, Zero};
+use crate::setup::{Learns, Recompute, Zero};
 
 /// The time of a step, by what takes it.
 #[must_use]
@@ -96,10 +97,11 @@ pub fn assembled(job: &Job<'_>, parts: &[(f64, &Passes)]) -> StageTimes {
     let again: Seconds = parts.iter().map(|(count, passes)| *count * passes.again).sum();
     let (mut forward, mut input) = (sum(|it| &it.forward), sum(|it| &it.input));
     let weight = sum(|it| &it.weight);
-    let waiting = "waiting for the host";
-    forward.add_term(waiting, beyond(launch, forward.total()));
+    let experts = |way: usize| parts.iter().map(|(count, it)| *count * it.experts[way]).sum::<Seconds>();
+    forward.add_term(layer::WAITING, beyond(launch, beyond(forward.total(), experts(0))));
     let back = job.figure(Figure::BackwardLaunch) * launch + again;
-    input.add_term(waiting, beyond(back, input.total() + weight.total()));
+    let rest = beyond(input.total() + weight.total(), experts(1));
+    input.add_term(layer::WAITING, beyond(back, rest));
     StageTimes { forward, input, weight }
 }
 
@@ -111,25 +113,40 @@ fn sharded(job: &Job<'_>, mut passes: Passes) -> Passes {
     }
     let machine = &job.cluster.machine;
     let weights = setup.model.layer_parameters() / exact(setup.tp);
+    let experts = setup.model.experts_parameters() / exact(setup.ep * setup.etp);
     let group = weight_group(job);
-    let gather = piecewise(whole(exact(ELEMENT) * weights), |size| ring_all_gather(machine, &group, size));
+    let apart = job.figure(Figure::GatheredTensors);
+    let moved = |bytes: f64, group: &Group, price: fn(&Machine, &Group, Bytes) -> Seconds| {
+        let price = |size| price(machine, group, size);
+        if apart > 1.0 { apart * price(whole(bytes / apart)) } else { piecewise(whole(bytes), price) }
+    };
+    let all = |bytes: f64, price| {
+        moved(bytes * weights, &group, price) + moved(bytes * experts, &job.expert_data, price)
+    };
+    let gather = all(exact(ELEMENT), ring_all_gather);
+    let mut scatter = all(job.gradient_bytes(), reduce_scatter);
     let gradients = whole(job.gradient_bytes() * weights);
-    let mut scatter = piecewise(gradients, |size| reduce_scatter(machine, &group, size));
     if setup.zero == Zero::WeightsInNode {
         let share = Bytes(gradients.0 / group.size);
         let sum = |copies: Group| piecewise(share, |size| all_reduce(machine, &copies, size));
         scatter += node_copies(job).map_or(Seconds::ZERO, sum);
     }
-    let hidden = job.figure(Figure::DataHidden);
+    let hidden = if setup.dp_overlap { job.figure(Figure::DataHidden) } else { 0.0 };
     let slower = job.figure(Figure::Contention) - 1.0;
     let expose = |traffic: Seconds, time: Seconds, passes: &mut Estimate| {
-        passes.add_term("sharding traffic", beyond(traffic, hidden * time));
-        passes.add_term("contention", slower * traffic.min(time));
+        let beside = traffic.min(hidden * time);
+        passes.add_term("sharding traffic", beyond(traffic, beside));
+        passes.add_term("contention", slower * beside);
     };
     let forward = passes.forward.total();
     let backward = passes.input.total() + passes.weight.total();
     expose(gather, forward, &mut passes.forward);
-    let back = if setup.learns == Learns::Everything { gather + scatter } else { gather };
+    // Tensors that are gathered one by one are let go one by one: what is computed again gathers them once
+    // more, before the backward pass does.
+    let again = apart > 1.0 && setup.recompute == Recompute::Full;
+    let gathers = if again { 2.0 } else { 1.0 };
+    let learned = if setup.learns == Learns::Everything { scatter } else { Seconds::ZERO };
+    let back = gathers * gather + learned;
     expose(back, backward, &mut passes.input);
     passes
 }
@@ -210,7 +227,7 @@ pub fn parameters(job: &Job<'_>) -> (f64, f64) {
         model.embedding_parameters()
     };
     let dense = (layers * model.layer_parameters() + tables) / exact(setup.tp);
-    let experts = layers * model.experts_parameters() / exact(setup.ep);
+    let experts = layers * model.experts_parameters() / exact(setup.ep * setup.etp);
     (dense, experts)
 }
 

@@ -50,7 +50,7 @@ fn a_setup_that_makes_no_sense_is_one_message() {
         "\"nemo\"",
         "\"mine\"",
         "framework `mine`: no such framework, expected one of megatron-lm, megatron-core, nemo, deepspeed, \
-         fsdp, serving, fsdp-compiled",
+         fsdp, serving, torchtitan, fsdp-compiled",
     );
     let missing = folder.path("absent.toml");
     assert!(fails(2, &["predict", "--config", &missing]).starts_with(&format!("error: {missing}: ")));

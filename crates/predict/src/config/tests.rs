@@ -98,8 +98,26 @@ fn what_is_wrong_is_said() {
     );
     check(
         &with("expert_model_parallel_size = 2"),
-        "`expert_model_parallel_size` is 2, expected 1 without `num_experts`",
+        "`expert_model_parallel_size` is 2, expected 1 without `num_experts`, or nothing",
     );
+    check(
+        &with("moe_token_dispatcher_type = \"flex\""),
+        "`moe_token_dispatcher_type` is \"flex\", expected 1 without `num_experts`, or nothing",
+    );
+    check(
+        &with("num_experts = 8"),
+        "`sequence_parallel` is left out, expected true where experts and tensor parallelism are, as Megatron asks for",
+    );
+    check(
+        &with("num_experts = 8\nsequence_parallel = true\nexpert_model_parallel_size = 8"),
+        "ep x etp is 32, expected a divisor of tp x cp x dp = 8",
+    );
+    check(
+        &with("attention_backend = \"flash\"\nfp8_dot_product_attention = true"),
+        "`fp8_dot_product_attention` is true, expected false where `attention_backend` is not \"fused\"",
+    );
+    check(&with("device_power = 0"), "`device_power` is 0, expected a number above 0, at most 2097152");
+    check(&with("gpus_per_node = 0"), "`gpus_per_node` is 0, expected at least 1");
     check(
         &with("num_experts = 8\nmoe_router_topk = 9"),
         "`moe_router_topk` is 9, expected at most `num_experts`, 8",
@@ -110,5 +128,46 @@ fn what_is_wrong_is_said() {
     for text in ["num_layers = 2\nnum_layers = = 2", "a = 1\na = 99999999999999999999"] {
         let toml = read(text).unwrap_err().to_string();
         assert!(toml.starts_with("line 2: ") && !toml.contains('\n'), "{toml}");
+    }
+}
+
+/// A file states keys in place of those of the machine file and of conventions; each is obeyed.
+#[test]
+fn keys_of_devices_networks_and_experts_are_obeyed() {
+    let with = |lines: &str| read(&format!("{LLAMA}{lines}")).unwrap();
+    let part = with("device_power = 500\ndevice_memory = 96\ndevice_memory_bandwidth = 2400.5\n").chip;
+    assert_eq!(part.power, Some(500.0));
+    assert_eq!((part.memory, part.bandwidth), (Some(96e9), Some(BytesPerSecond(2400.5e9))));
+    let links = with("gpus_per_node = 64\nadapters_per_node = 32\nadapter_bandwidth = 25\n").links;
+    assert_eq!((links.node, links.adapters, links.adapter), (Some(64), Some(32), Some(BytesPerSecond(25e9))));
+    let experts = "num_experts = 8\nsequence_parallel = true\nexpert_model_parallel_size = 2\n";
+    let setup = |lines: &str| with(&format!("{experts}{lines}")).setup;
+    assert_eq!((setup("").etp, setup("").dispatch), (4, None));
+    assert_eq!(setup("expert_tensor_parallel_size = 1\n").etp, 1);
+    let dispatch = |word: &str| setup(&format!("moe_token_dispatcher_type = \"{word}\"\n")).dispatch;
+    assert_eq!(dispatch("alltoall"), Some(Dispatch::AllToAll));
+    assert_eq!(dispatch("flex"), Some(Dispatch::OncePerNode));
+    let attention = |lines: &str| with(lines).setup.attention;
+    assert_eq!(attention(""), Attention::Fused);
+    assert_eq!(attention("attention_backend = \"flash\"\n"), Attention::Flash);
+    assert_eq!(attention("fp8_dot_product_attention = true\n"), Attention::FusedF8);
+}
+
+/// Every key has a line in `docs/predict.md`, which says its unit, what it is where it is left out, and what it
+/// means; and a value that no key takes is refused for every one of them, so that none is only listed.
+#[test]
+fn the_page_lists_every_key_that_is_read() {
+    let path = concat!(env!("CARGO_MANIFEST_DIR"), "/../../docs/predict.md");
+    let page = keys::page();
+    if std::env::var_os("BLESS").is_some() {
+        std::fs::write(path, &page).unwrap();
+    }
+    let found = std::fs::read_to_string(path).unwrap_or_default();
+    assert!(found == page, "docs/predict.md is not what the keys are (BLESS=1 rewrites it)");
+    for key in KEYS {
+        let lines = LLAMA.lines().filter(|line| line.split(' ').next() != Some(key.name));
+        let text: String = lines.map(|line| format!("{line}\n")).collect();
+        let refused = read(&format!("{text}{} = [1]\n", key.name)).unwrap_err().to_string();
+        assert!(refused.contains(&format!("`{}` is [1], expected", key.name)), "{refused}");
     }
 }

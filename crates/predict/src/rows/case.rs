@@ -47,9 +47,10 @@ impl Case {
     /// What a row states.
     pub fn of(row: &Row<'_>) -> Result<Self, Unstated> {
         let Stated { setup, mbs, vpp, recompute, links } = stated::setup(row)?;
-        let machine = machine_of(row.text("gpu")).map_err(Unstated::Why)?;
+        let mut machine = machine_of(row.text("gpu")).map_err(Unstated::Why)?;
         let source = format!("{}, {}", row.text("source"), row.text("row_id"));
         let why = |error: &dyn std::error::Error| Unstated::Why(error.to_string());
+        stated::chip::chip(row, &machine)?.set(&mut machine, &source).map_err(|error| why(&error))?;
         let cluster = Cluster::new(machine, &links, &source).map_err(|error| why(&error))?;
         let framework = stated::framework(row).map_err(|error| why(&error))?.on(&cluster.machine.name);
         let vpp = if framework.at(Figure::Interleaves) > 0.0 { vpp } else { Blank::Stated };

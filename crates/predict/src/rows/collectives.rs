@@ -150,6 +150,7 @@ fn cluster(row: &Row<'_>, mut machine: Machine) -> Result<Cluster, Unstated> {
         network.share = share;
     }
     let links = Links {
+        adapter: None,
         node: row.count("gpus_per_node")?,
         switch: None,
         adapters: stated.map(|(count, _)| count),

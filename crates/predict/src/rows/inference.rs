@@ -121,7 +121,7 @@ impl Requests<'_> {
             stages: even_stages(model.layers, 1),
             mbs,
             gbs: mbs,
-            attention: Attention::Flash,
+            attention: Attention::Fused,
             precision,
             model,
             ..gpt(1, 1, 1, 1)

@@ -7,7 +7,7 @@ use cost_models::machine::{Machine, json as machine_file, shipped};
 use cost_models::units::exact;
 use files::Failure;
 use files::readable;
-use predict::cluster::{Cluster, Links};
+use predict::cluster::Cluster;
 use predict::config::{self, Config};
 use predict::framework::Framework;
 use predict::memory::{self, Held};
@@ -28,12 +28,17 @@ pub(crate) fn predict(arguments: &PredictArguments) -> Result<Said, Failure> {
                        is trained; `shardloom plan` takes a configuration";
         return Err(Failure::file(path, message));
     }
-    let Config { machine, framework, setup, assumed } =
+    let Config { machine, framework, setup, chip, links, assumed } =
         config::read(&text).map_err(|error| Failure::file(path, error))?;
     let framework = Framework::shipped(&framework).map_err(|error| Failure::file(path, error))?;
-    let machine = one(&machine).map_err(|error| Failure::file(path, error))?;
-    let cluster = Cluster::new(machine, &Links::default(), "the machine file")
-        .map_err(|error| Failure::file(path, error))?;
+    let mut machine = one(&machine).map_err(|error| Failure::file(path, error))?;
+    if machine.network.is_none() && (links.adapters.is_some() || links.adapter.is_some()) {
+        let message = "states adapters of a machine without a network";
+        return Err(Failure::file(path, message));
+    }
+    let source = path.display().to_string();
+    chip.set(&mut machine, &source).map_err(|error| Failure::file(path, error))?;
+    let cluster = Cluster::new(machine, &links, &source).map_err(|error| Failure::file(path, error))?;
     if setup.devices() > cluster.node() && cluster.machine.network.is_none() {
         let message = format!("{} devices of a machine without a network", setup.devices());
         return Err(Failure::file(path, message));
