@@ -114,7 +114,7 @@ pub fn fit(rows: &[Measured]) -> (Vec<Fitted>, [f64; 2]) {
     let mut ranges: BTreeMap<Key, (f64, f64)> = BTreeMap::new();
     let mut values: BTreeMap<Key, f64> = BTreeMap::new();
     for row in rows {
-        for (figure, stated) in &row.case.framework.figures {
+        for (figure, stated) in row.case.kinds.iter().flat_map(|kind| &kind.framework.figures) {
             if let Some(range) = stated.range {
                 let key = (stated.owner.clone(), *figure);
                 ranges.insert(key.clone(), range);
@@ -156,7 +156,7 @@ fn error(rows: &mut [Measured], values: &BTreeMap<Key, f64>) -> f64 {
 fn weighted(rows: &mut [Measured], values: &BTreeMap<Key, f64>, of: fn(f64) -> f64) -> f64 {
     let (mut sum, mut weight) = (0.0, 0.0);
     for row in rows {
-        for (figure, stated) in &mut row.case.framework.figures {
+        for (figure, stated) in row.case.kinds.iter_mut().flat_map(|kind| &mut kind.framework.figures) {
             if stated.range.is_some()
                 && let Some(value) = values.get(&(stated.owner.clone(), *figure))
             {

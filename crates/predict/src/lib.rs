@@ -12,6 +12,7 @@
 //! - [`schedule`] — the pipelines of setups, as schedules that have names
 //! - [`step`] — the time of a step, as a sum of named terms
 //! - [`memory`] — what a rank holds
+//! - [`kinds`] — time and memory of a setup on several kinds of nodes
 //! - [`inference`] — the time to answer
 //! - [`shapes`] — shapes of published models
 //! - [`config`] — a setup as a configuration file states it
@@ -46,6 +47,8 @@ pub mod schedule;
 pub mod step;
 
 pub mod memory;
+
+pub mod kinds;
 
 pub mod inference;
 

@@ -1,5 +1,7 @@
 //! The time of a training step, as a sum of named terms.
 
+use std::ops::Range;
+
 use ::schedule::Kind;
 use cost_models::collective::{all_reduce, reduce_scatter, ring_all_gather};
 use cost_models::estimate::Estimate;
@@ -16,19 +18,50 @@ use crate::setup::{Learns, Recompute, Zero};
 /// The time of a step, by what takes it.
 #[must_use]
 pub fn step(job: &Job<'_>) -> Estimate {
-    let setup = job.setup;
-    let stages = stages(job);
-    let m = exact(setup.microbatches());
+    together(&[(job.clone(), 0..job.setup.devices())])
+}
+
+/// The same on several kinds of nodes, each with its ranks: a stage is as slow as the slowest kind that has
+/// ranks of it, and what replicas exchange and update takes as long as on the slowest.
+#[must_use]
+pub fn together(kinds: &[(Job<'_>, Range<u64>)]) -> Estimate {
+    let Some((stages, job)) = slowest_stages(kinds) else { return Estimate::new() };
+    let m = exact(job.setup.microbatches());
     let slowest = stages.iter().max_by(|a, b| a.total().total_cmp(&b.total()));
     let Some(slowest) = slowest else { return Estimate::new() };
     let mut time = slowest.all().times(m);
     time.add_term("pipeline bubble", bubble(job, &stages, slowest));
     time.add_term("pipeline messages", messages(job, slowest));
-    time += data_parallel(job, slowest);
-    time.add_term("update", update(job));
+    let ends = kinds.iter().map(|(job, _)| {
+        let mut end = data_parallel(job, slowest);
+        end.add_term("update", update(job));
+        end
+    });
+    time += ends.max_by(|a, b| a.total().total_cmp(&b.total())).unwrap_or_default();
     time = time.times(drift(job));
     time.add_term("step overhead", Seconds(job.figure(Figure::StepOverhead)));
     time
+}
+
+/// The times of every stage on the slowest kind that has ranks of it, and the kind of the slowest of them.
+fn slowest_stages<'a, 'b>(kinds: &'b [(Job<'a>, Range<u64>)]) -> Option<(Vec<StageTimes>, &'b Job<'a>)> {
+    let (first, _) = kinds.first()?;
+    let ranks = first.setup.stage_ranks();
+    let times: Vec<Vec<StageTimes>> = kinds.iter().map(|(job, _)| stages(job)).collect();
+    let has = |kind: usize, stage: usize| {
+        let stage = u64::try_from(stage).unwrap_or(u64::MAX);
+        let (start, end) = (stage.saturating_mul(ranks), stage.saturating_add(1).saturating_mul(ranks));
+        kinds[kind].1.start < end && start < kinds[kind].1.end
+    };
+    let slowest = |stage: usize| {
+        let all = (0..kinds.len()).filter(|kind| has(*kind, stage));
+        all.max_by(|a, b| times[*a][stage].total().total_cmp(&times[*b][stage].total()))
+    };
+    let chosen: Vec<usize> = (0..first.setup.stages.len()).map(slowest).collect::<Option<_>>()?;
+    let stages: Vec<StageTimes> =
+        chosen.iter().enumerate().map(|(stage, kind)| times[*kind][stage].clone()).collect();
+    let last = chosen.into_iter().zip(&stages).max_by(|a, b| a.1.total().total_cmp(&b.1.total()))?;
+    Some((stages.clone(), &kinds[last.0].0))
 }
 
 /// How much longer a step is than with the version that was calibrated on.

@@ -56,6 +56,50 @@ fn a_setup_that_makes_no_sense_is_one_message() {
     assert!(fails(2, &["predict", "--config", &missing]).starts_with(&format!("error: {missing}: ")));
 }
 
+/// The file of several kinds says how many devices there are; the step waits for the slowest of them.
+#[test]
+fn a_setup_runs_on_several_kinds_of_nodes() {
+    let folder = Folder::new("predict-kinds");
+    let (run, cluster) = (folder.path("run.toml"), folder.path("cluster.json"));
+    let kinds = r#"{ "format": 2, "kinds": [ { "devices": 32, "machine": "h100-80g" },
+                                             { "devices": 32, "machine": "a100-80g" } ] }"#;
+    fs::write(&cluster, kinds).unwrap();
+    let text = fs::read_to_string(case("predict/llama-70b.toml")).unwrap();
+    let seconds = |machine: &str| {
+        let text = text.replace("precision = \"fp8\"", "precision = \"bf16\"");
+        fs::write(&run, text.replace("\"h100-80g\"", &format!("\"{machine}\""))).unwrap();
+        let said = works(&["predict", "--config", &run, "--json"]);
+        serde_json::from_str::<Value>(&said).unwrap()["seconds"].as_f64().unwrap()
+    };
+    let (mixed, slow, fast) = (seconds(&cluster), seconds("a100-80g"), seconds("h100-80g"));
+    assert!(fast < mixed && mixed < 1.01 * slow && slow > 1.5 * fast, "{fast} {mixed} {slow}");
+    let said = works(&["predict", "--config", &run]);
+    assert!(said.contains("64 x h100-80g by nemo"), "{said}");
+    fs::write(&cluster, kinds.replacen("32", "40", 1)).unwrap();
+    fs::write(&run, text.replace("\"h100-80g\"", &format!("\"{cluster}\""))).unwrap();
+    let refused = fails(2, &["predict", "--config", &run]);
+    assert_eq!(refused, format!("error: {run}: `world_size` is 64, expected 72 as `{cluster}` has\n"));
+}
+
+/// Stated numbers are taken in place of the machine file's: less power and slower memory take longer.
+#[test]
+fn stated_power_memory_and_adapters_are_obeyed() {
+    let folder = Folder::new("predict-chip");
+    let run = folder.path("run.toml");
+    let text = fs::read_to_string(case("predict/llama-70b.toml")).unwrap();
+    let of = |lines: &str| -> Value {
+        fs::write(&run, format!("{text}{lines}\n")).unwrap();
+        serde_json::from_str(&works(&["predict", "--config", &run, "--json"])).unwrap()
+    };
+    let seconds = |lines: &str| of(lines)["seconds"].as_f64().unwrap();
+    let usual = seconds("");
+    assert!(seconds("device_power = 500") > 1.04 * usual);
+    assert!(seconds("device_memory_bandwidth = 2400") > 1.02 * usual);
+    assert!(seconds("adapters_per_node = 1\nadapter_bandwidth = 12.5") > 1.01 * usual);
+    assert!(seconds("attention_backend = \"flash\"") > 1.05 * usual);
+    assert_eq!(of("device_memory = 40")["fits"], Value::Bool(false));
+}
+
 #[test]
 fn every_row_of_a_folder_is_one_line_and_unknown_files_one_message() {
     let folder = Folder::new("validate");

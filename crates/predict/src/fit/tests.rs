@@ -4,6 +4,7 @@ use super::*;
 use crate::cluster::{Cluster, Links};
 use crate::device::machine_of;
 use crate::framework::Framework;
+use crate::kinds::Kind;
 use crate::setup::Setup;
 use crate::stated::{Blank, gpt};
 
@@ -27,10 +28,10 @@ fn the_figures_that_rows_were_made_with_are_found_again() {
     let cluster = Cluster::new(machine_of("A100-SXM4-80GB").unwrap(), &Links::default(), "a test").unwrap();
     let rows = [(1, 1024), (4, 1024), (1, 4096), (2, 8192)].map(|(mbs, hidden)| {
         let setups = vec![Setup { mbs, gbs: mbs, ..gpt(12, hidden, 16, 1024) }];
-        let mut case =
-            Case { setups, recompute: Blank::Stated, framework: other.clone(), cluster: cluster.clone() };
+        let kind = Kind { cluster: cluster.clone(), framework: other.clone(), ranks: 0..1 };
+        let mut case = Case { setups, recompute: Blank::Stated, kinds: vec![kind] };
         let time = case.told().unwrap().time.total().0;
-        for (figure, stated) in &mut case.framework.figures {
+        for (figure, stated) in case.kinds.iter_mut().flat_map(|kind| &mut kind.framework.figures) {
             stated.value = framework.at(*figure);
         }
         Measured { case, time, weight: 1.0 }

@@ -1,15 +1,14 @@
 //! A row as setups on a cluster: more than one if the row leaves numbers open.
 
 use cost_models::estimate::Estimate;
+use cost_models::machine::Machine;
 
-use crate::cluster::Cluster;
 use crate::device::machine_of;
-use crate::framework::{Figure, Framework};
-use crate::memory::{self, Held};
-use crate::pieces::Job;
+use crate::framework::Figure;
+use crate::kinds::{Answer, Kind, answer, kinds};
+use crate::memory::Held;
 use crate::setup::{Recompute, Setup};
 use crate::stated::{self, Blank, Stated, Unstated};
-use crate::step::step;
 use crate::table::Row;
 
 /// Sizes of micro-batches that are tried where none is stated.
@@ -22,10 +21,8 @@ pub struct Case {
     pub setups: Vec<Setup>,
     /// Whether what is computed again is left open.
     pub recompute: Blank,
-    /// The framework.
-    pub framework: Framework,
-    /// The cluster.
-    pub cluster: Cluster,
+    /// The kinds of nodes, and the framework as it is on each.
+    pub kinds: Vec<Kind>,
 }
 
 /// The setup that a row means, with its price.
@@ -47,30 +44,25 @@ impl Case {
     /// What a row states.
     pub fn of(row: &Row<'_>) -> Result<Self, Unstated> {
         let Stated { setup, mbs, vpp, recompute, links } = stated::setup(row)?;
-        let mut machine = machine_of(row.text("gpu")).map_err(Unstated::Why)?;
         let source = format!("{}, {}", row.text("source"), row.text("row_id"));
         let why = |error: &dyn std::error::Error| Unstated::Why(error.to_string());
-        stated::chip::chip(row, &machine)?.set(&mut machine, &source).map_err(|error| why(&error))?;
-        let cluster = Cluster::new(machine, &links, &source).map_err(|error| why(&error))?;
-        let framework = stated::framework(row).map_err(|error| why(&error))?.on(&cluster.machine.name);
+        let mut machines = devices(row.text("gpu"), setup.devices()).map_err(Unstated::Why)?;
+        for (machine, _) in &mut machines {
+            stated::chip::chip(row, machine)?.set(machine, &source).map_err(|error| why(&error))?;
+        }
+        let framework = stated::framework(row).map_err(|error| why(&error))?;
+        let kinds = kinds(machines, &framework, &links, &source).map_err(|error| why(&error))?;
         let vpp = if framework.at(Figure::Interleaves) > 0.0 { vpp } else { Blank::Stated };
-        Ok(Self { setups: filled(&setup, mbs, vpp), recompute, framework, cluster })
+        Ok(Self { setups: filled(&setup, mbs, vpp), recompute, kinds })
     }
 
     /// Of the setups that it may mean, the fastest of those that fit; of all, if none does.
     pub fn told(&self) -> Result<Told, Unstated> {
-        let why = |error: &dyn std::error::Error| Unstated::Why(error.to_string());
         let mut best: Option<Told> = None;
         for setup in &self.setups {
-            let job = Job::new(setup, &self.framework, &self.cluster).map_err(|error| why(&error))?;
-            let held = memory::peak(&job);
-            let told = Told {
-                time: step(&job),
-                fits: memory::fits(&job, &held) || self.fits_at_least(setup)?,
-                room: cost_models::units::exact(memory::room(&job).0),
-                held,
-                setup: setup.clone(),
-            };
+            let Answer { time, held, room, fits } = self.answer(setup)?;
+            let fits = fits || self.fits_at_least(setup)?;
+            let told = Told { time, held, fits, room, setup: setup.clone() };
             let better = best.as_ref().is_none_or(|best| {
                 (told.fits && !best.fits)
                     || (told.fits == best.fits && told.time.total().0 < best.time.total().0)
@@ -90,9 +82,28 @@ impl Case {
             return Ok(false);
         }
         let setup = Setup { recompute: Recompute::Full, ..setup.clone() };
-        let job = Job::new(&setup, &self.framework, &self.cluster);
-        let job = job.map_err(|error| Unstated::Why(error.to_string()))?;
-        Ok(memory::fits(&job, &memory::peak(&job)))
+        Ok(self.answer(&setup)?.fits)
+    }
+
+    fn answer(&self, setup: &Setup) -> Result<Answer, Unstated> {
+        answer(setup, &self.kinds).map_err(|error| Unstated::Why(error.to_string()))
+    }
+}
+
+/// The machines of a row, each with its ranks: `8x A100-SXM4-40GB + 8x V100-SXM2-16GB`; equal parts of all
+/// devices where no numbers are said.
+fn devices(text: &str, all: u64) -> Result<Vec<(Machine, u64)>, String> {
+    let names: Vec<&str> = text.split(" + ").map(str::trim).collect();
+    let parts = u64::try_from(names.len()).unwrap_or(1);
+    let device = |name: &&str| {
+        let count = name.split_once('x').and_then(|(count, rest)| Some((count.trim().parse().ok()?, rest)));
+        let (ranks, name) = count.unwrap_or((all / parts, *name));
+        machine_of(name).map(|machine| (machine, ranks))
+    };
+    let found: Vec<(Machine, u64)> = names.iter().map(device).collect::<Result<_, _>>()?;
+    match found.iter().map(|(_, ranks)| ranks).sum::<u64>() {
+        sum if sum == all => Ok(found),
+        sum => Err(format!("`{text}` are {sum} devices, expected {all}")),
     }
 }
 

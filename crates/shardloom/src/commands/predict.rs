@@ -3,17 +3,17 @@
 use std::fmt::Write as _;
 use std::path::Path;
 
-use cost_models::machine::{Machine, json as machine_file, shipped};
+use cost_models::cluster::json as cluster_file;
+use cost_models::machine::{Machine, Precision, json as machine_file, shipped};
 use cost_models::units::exact;
 use files::Failure;
 use files::readable;
-use predict::cluster::Cluster;
 use predict::config::{self, Config};
 use predict::framework::Framework;
+use predict::kinds::{Answer, Kind, answer, kinds};
 use predict::memory::{self, Held};
-use predict::pieces::Job;
+use predict::pieces::whole;
 use predict::setup::{Arithmetic, Setup};
-use predict::step::step;
 use serde_json::json;
 
 use super::Said;
@@ -31,39 +31,48 @@ pub(crate) fn predict(arguments: &PredictArguments) -> Result<Said, Failure> {
     let Config { machine, framework, setup, chip, links, assumed } =
         config::read(&text).map_err(|error| Failure::file(path, error))?;
     let framework = Framework::shipped(&framework).map_err(|error| Failure::file(path, error))?;
-    let mut machine = one(&machine).map_err(|error| Failure::file(path, error))?;
-    if machine.network.is_none() && (links.adapters.is_some() || links.adapter.is_some()) {
-        let message = "states adapters of a machine without a network";
-        return Err(Failure::file(path, message));
-    }
+    let mut machines = machines(&machine, setup.devices()).map_err(|error| Failure::file(path, error))?;
     let source = path.display().to_string();
-    chip.set(&mut machine, &source).map_err(|error| Failure::file(path, error))?;
-    let cluster = Cluster::new(machine, &links, &source).map_err(|error| Failure::file(path, error))?;
+    for (machine, _) in &mut machines {
+        if machine.network.is_none() && (links.adapters.is_some() || links.adapter.is_some()) {
+            return Err(Failure::file(path, "states adapters of a machine without a network"));
+        }
+        chip.set(machine, &source).map_err(|error| Failure::file(path, error))?;
+    }
+    let kinds = kinds(machines, &framework, &links, &source).map_err(|error| Failure::file(path, error))?;
+    let cluster = &kinds[0].cluster;
     if setup.devices() > cluster.node() && cluster.machine.network.is_none() {
         let message = format!("{} devices of a machine without a network", setup.devices());
         return Err(Failure::file(path, message));
     }
-    let framework = framework.on(&cluster.machine.name);
-    let job = Job::new(&setup, &framework, &cluster).map_err(|error| Failure::file(path, error))?;
-    Ok(said(&job, &assumed))
+    let answer = answer(&setup, &kinds).map_err(|error| Failure::file(path, error))?;
+    Ok(said(&setup, &kinds, &answer, &assumed))
 }
 
-/// One device of the type or the file of that name.
-fn one(name: &str) -> Result<Machine, String> {
+/// The kinds of nodes that a name says, each with its number of devices: a device type, a machine file or a
+/// file of several kinds, which has its numbers of devices itself.
+fn machines(name: &str, devices: u64) -> Result<Vec<(Machine, u64)>, String> {
     if !name.ends_with(".json") {
-        return shipped::named(&format!("{name}-1x")).map_err(|error| error.to_string());
+        let machine = shipped::named(&format!("{name}-1x")).map_err(|error| error.to_string())?;
+        return Ok(vec![(machine, devices)]);
     }
     let text = readable::text(Path::new(name)).map_err(|failure| failure.to_string())?;
-    machine_file::read(name, &text).map_err(|error| error.to_string())
+    if !cluster_file::is_cluster(&text) {
+        let machine = machine_file::read(name, &text).map_err(|error| error.to_string())?;
+        return Ok(vec![(machine, devices)]);
+    }
+    let cluster = cluster_file::read(name, &text).map_err(|error| error.to_string())?;
+    if cluster.devices() != devices {
+        return Err(format!("`world_size` is {devices}, expected {} as `{name}` has", cluster.devices()));
+    }
+    Ok(cluster.kinds().iter().map(|kind| (kind.clone(), kind.devices())).collect())
 }
 
-fn said(job: &Job<'_>, assumed: &[(&str, &str)]) -> Said {
-    let (time, held) = (step(job), memory::peak(job));
-    let fits = memory::fits(job, &held);
-    let setup = job.setup;
+fn said(setup: &Setup, kinds: &[Kind], answer: &Answer, assumed: &[(&str, &str)]) -> Said {
+    let Answer { time, held, room, fits } = answer;
     let seconds = time.total().0;
     let tokens = exact(setup.gbs * setup.model.seq) / seconds;
-    let utilisation = utilisation(job, seconds);
+    let utilisation = utilisation(setup, kinds, seconds);
     let terms: Vec<_> = time.terms().iter().filter(|term| term.time.0 > 0.0).collect();
     let memory: Vec<_> = held.by_kind().into_iter().filter(|(_, bytes)| *bytes > 0.0).collect();
     let json = json!({
@@ -73,16 +82,16 @@ fn said(job: &Job<'_>, assumed: &[(&str, &str)]) -> Said {
         "model_flops_utilisation": utilisation,
         "memory": memory.iter().map(|(kind, bytes)| json!({ "kind": kind, "bytes": bytes })).collect::<Vec<_>>(),
         "memory_bytes": held.total(),
-        "room_bytes": memory::room(job).0,
+        "room_bytes": whole(*room).0,
         "fits": fits,
         "assumed": assumed.iter().map(|(key, taken)| ((*key).to_owned(), json!(taken))).collect::<serde_json::Map<_, _>>(),
     });
-    let mut text = format!("{}\nstep        {time}\n", titled(job));
+    let mut text = format!("{}\nstep        {time}\n", titled(setup, kinds));
     // Writing to a string does not fail.
     let _ =
         writeln!(text, "tokens      {tokens:.0} a second, {:.0} a device", tokens / exact(setup.devices()));
     let _ = writeln!(text, "utilisation {:.1} % of the peak of 16-bit products", 100.0 * utilisation);
-    text.push_str(&memory_text(job, &held, fits));
+    text.push_str(&memory_text(held, *room, *fits));
     if !assumed.is_empty() {
         let keys: Vec<String> = assumed.iter().map(|(key, taken)| format!("{key} = {taken}")).collect();
         let _ = writeln!(text, "assumed     what is not stated: {}", keys.join("; "));
@@ -90,22 +99,23 @@ fn said(job: &Job<'_>, assumed: &[(&str, &str)]) -> Said {
     Said { text, json }
 }
 
-fn titled(job: &Job<'_>) -> String {
-    let Setup { tp, pp, vpp, cp, ep, dp, mbs, gbs, model, .. } = job.setup;
+fn titled(setup: &Setup, kinds: &[Kind]) -> String {
+    let Setup { tp, pp, vpp, cp, ep, dp, mbs, gbs, model, .. } = setup;
     let billions = model.parameters() / 1e9;
+    let name = |kind: &Kind| format!("{} x {}", kind.ranks.end - kind.ranks.start, kind.cluster.machine.name);
+    let names: Vec<String> = kinds.iter().map(name).collect();
     format!(
-        "{billions:.1} billion parameters on {} x {} by {}\n\
+        "{billions:.1} billion parameters on {} by {}\n\
          tp {tp}, pp {pp} of {vpp} parts, cp {cp}, ep {ep}, dp {dp}, micro-batches of {mbs} in {gbs}",
-        job.setup.devices(),
-        job.cluster.machine.name,
-        job.framework.name,
+        names.join(" and "),
+        kinds[0].framework.name,
     )
 }
 
-fn memory_text(job: &Job<'_>, held: &Held, fits: bool) -> String {
+fn memory_text(held: &Held, room: f64, fits: bool) -> String {
     let verdict = if fits { "fits" } else { "does not fit" };
     let total = memory::words(held.total());
-    let mut text = format!("memory      {total} of {} a device: {verdict}\n", memory::room(job));
+    let mut text = format!("memory      {total} of {} a device: {verdict}\n", memory::words(room));
     for (kind, bytes) in held.by_kind().into_iter().filter(|(_, bytes)| *bytes > 0.0) {
         // Writing to a string does not fail.
         let _ = writeln!(text, "  {kind:<18}{}", memory::words(bytes));
@@ -114,12 +124,14 @@ fn memory_text(job: &Job<'_>, held: &Held, fits: bool) -> String {
 }
 
 /// What the model needs at the peak rate of 16-bit products, as a part of what it takes.
-fn utilisation(job: &Job<'_>, seconds: f64) -> f64 {
-    let setup = job.setup;
+fn utilisation(setup: &Setup, kinds: &[Kind], seconds: f64) -> f64 {
     let precision = match setup.precision {
-        Arithmetic::F16 => cost_models::machine::Precision::F16,
-        _ => cost_models::machine::Precision::Bf16,
+        Arithmetic::F16 => Precision::F16,
+        _ => Precision::Bf16,
     };
-    let peak = job.peak(precision);
-    setup.model.step_work(setup.gbs) / (exact(setup.devices()) * peak.0 * seconds)
+    let peak = |kind: &Kind| {
+        let devices = exact(kind.ranks.end - kind.ranks.start);
+        devices * kind.cluster.machine.device.matrix_peak.at(precision).value.0
+    };
+    setup.model.step_work(setup.gbs) / (kinds.iter().map(peak).sum::<f64>() * seconds)
 }
