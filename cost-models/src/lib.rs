@@ -30,6 +30,12 @@ pub mod compute;
 /// The time of an operation on the blocks that a device holds.
 pub mod work;
 
+/// The floating-point operations that a model needs for a step, as utilisation counts them.
+pub mod model_flops;
+
+/// A step in the field's numbers: tokens a second, floating-point operations a second, utilisation.
+pub mod throughput;
+
 /// Times of single operations by laws that are fitted to measurements.
 pub mod operations;
 

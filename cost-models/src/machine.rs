@@ -266,6 +266,12 @@ impl Machine {
         format!("{}-{}x", self.name, self.devices)
     }
 
+    /// Whether its devices are threads of a host, and no GPUs.
+    #[must_use]
+    pub fn is_host(&self) -> bool {
+        self.name == shipped::HOST || self.node.processors.is_some() || !self.device.passes.is_empty()
+    }
+
     /// Memory of a device that a program can use (bytes).
     #[must_use]
     pub fn usable_memory(&self) -> Bytes {

@@ -241,7 +241,7 @@ fn experts(device: &Device, products: usize, active: u64, whole: &[Type], operan
 }
 
 /// A contraction as a matrix product: batch, m, n, k.
-fn product_sizes(contract: &Contract, operands: &[Type]) -> [u64; 4] {
+pub(crate) fn product_sizes(contract: &Contract, operands: &[Type]) -> [u64; 4] {
     let mut sizes = [1; 4];
     let both = |label: &Label| contract.left.contains(label) && contract.right.contains(label);
     for (labels, operand, alone) in [(&contract.left, &operands[0], 1), (&contract.right, &operands[1], 2)] {
@@ -262,7 +262,7 @@ fn product_sizes(contract: &Contract, operands: &[Type]) -> [u64; 4] {
 
 /// A convolution as matrix products over windows: how many groups, points, channels made of each
 /// group, and elements of a window.
-fn window_sizes(conv: &Conv, w: &Type, y: &Type) -> [u64; 4] {
+pub(crate) fn window_sizes(conv: &Conv, w: &Type, y: &Type) -> [u64; 4] {
     let (w, y) = (&w.shape, &y.shape);
     let positions: u64 = y[2..].iter().product::<u64>() * y[0];
     let window: u64 = w[1..].iter().product();

@@ -13,6 +13,7 @@ mod prices; // plans and the prices they were made by
 mod schedule; // schedules of pipelines, drawn
 mod simulate; // plans by the clock
 mod sizes; // sizes and values that a plan is for
+mod throughput; // plans in the field's numbers
 mod wrong; // one clear message and the right exit code
 
 use std::fs;

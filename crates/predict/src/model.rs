@@ -1,6 +1,7 @@
 //! The shape of a decoder-only transformer, and how many parameters it has where.
 
-use cost_models::units::exact;
+use cost_models::model_flops::Counted;
+use cost_models::units::{Flops, exact};
 
 /// A decoder-only transformer.
 #[derive(Clone, Debug, PartialEq)]
@@ -109,23 +110,20 @@ impl Model {
         layers + tables * self.embedding_parameters()
     }
 
-    /// Multiplications and additions of a step on `examples`, forward and backward, nothing
-    /// computed again, attention in full: the model's, as utilisation is counted.
-    ///
-    /// ```text
-    /// F = 6 · (parameters in products) · tokens + 12 · layers · heads · head size · seq · tokens
-    /// ```
-    ///
-    /// Source: Narayanan et al., SC21, section 5.1, with recomputation left out and the shape of
-    /// each product counted.
+    /// Floating-point operations of a forward pass over `tokens`, of the products of layers and of attention and
+    /// logits, by the convention of [`model_flops`](cost_models::model_flops): what
+    /// [`StepWork`](cost_models::model_flops::StepWork) finds in the program of such a model.
     #[must_use]
-    pub fn step_work(&self, examples: u64) -> f64 {
-        let tokens = exact(examples * self.seq);
+    pub fn forward_flops(&self, tokens: f64) -> [Counted; 2] {
         let attention = exact(self.hidden * (self.qkv_columns() + self.heads * self.head_size));
-        let active = self.experts.map_or(1.0, |experts| exact(experts.top_k));
-        let products = exact(self.layers) * (attention + active * self.expert_parameters());
+        let (active, router) =
+            self.experts.map_or((1.0, 0.0), |it| (exact(it.top_k), exact(it.count * self.hidden)));
+        let layer = attention + router + active * self.expert_parameters();
         let scores = 2.0 * exact(self.layers * self.heads * self.head_size * self.seq);
-        6.0 * tokens * (products + self.embedding_parameters() + scores)
+        let all = |each: f64| Flops(2.0 * tokens * each);
+        let layers = Counted { products: all(exact(self.layers) * layer), ..Counted::default() };
+        let logits = all(self.embedding_parameters());
+        [layers, Counted { products: logits, attention: all(scores), seen: all(scores / 2.0) }]
     }
 }
 

@@ -4,7 +4,7 @@ use cost_models::compute::{MatrixProduct, Role, element_wise, matrix_product};
 use cost_models::estimate::Estimate;
 use cost_models::machine::Precision;
 use cost_models::topology::Group;
-use cost_models::units::{Bytes, Flops, FlopsPerSecond, Seconds, exact};
+use cost_models::units::{Bytes, Flops, Seconds, exact};
 
 use crate::cluster::{Cluster, ClusterError};
 use crate::framework::{Figure, Framework};
@@ -89,12 +89,6 @@ impl<'a> Job<'a> {
         self.framework.at(figure)
     }
 
-    /// The peak rate of products on a device.
-    #[must_use]
-    pub fn peak(&self, precision: Precision) -> FlopsPerSecond {
-        self.cluster.machine.device.matrix_peak.at(precision).value
-    }
-
     /// Bytes of an element of a gradient as it is reduced.
     #[must_use]
     pub fn gradient_bytes(&self) -> f64 {
@@ -115,7 +109,7 @@ impl<'a> Job<'a> {
     #[must_use]
     pub fn product(&self, way: Way, batch: u64, [m, n, k]: [u64; 3]) -> Estimate {
         let narrow = matches!(self.setup.precision, Arithmetic::F8 | Arithmetic::F4);
-        let precision = precision(self.setup.precision);
+        let precision = self.setup.precision.of_layers();
         let rate =
             if self.setup.precision == Arithmetic::F4 { self.figure(Figure::FourBitRate) } else { 1.0 };
         let time = (1.0 / rate) * self.timed(precision, way, batch, [m, n, k]);
@@ -138,11 +132,7 @@ impl<'a> Job<'a> {
     /// The same in 16 bits, whatever the setup says.
     #[must_use]
     pub fn wide_product(&self, way: Way, batch: u64, sizes: [u64; 3]) -> Seconds {
-        let precision = match self.setup.precision {
-            Arithmetic::F16 => Precision::F16,
-            _ => Precision::Bf16,
-        };
-        self.timed(precision, way, batch, sizes)
+        self.timed(self.setup.precision.of_rest(), way, batch, sizes)
     }
 
     fn timed(&self, precision: Precision, way: Way, batch: u64, [m, n, k]: [u64; 3]) -> Seconds {
@@ -158,15 +148,6 @@ impl<'a> Job<'a> {
         }
         let time = matrix_product(&self.cluster.machine.device, &product);
         (1.0 / self.figure(Figure::ProductRate)) * time
-    }
-}
-
-/// The precision of products in an arithmetic.
-fn precision(arithmetic: Arithmetic) -> Precision {
-    match arithmetic {
-        Arithmetic::F16 => Precision::F16,
-        Arithmetic::F8 | Arithmetic::F4 => Precision::F8,
-        _ => Precision::Bf16,
     }
 }
 

@@ -4,7 +4,8 @@
 use std::fmt;
 
 use ::schedule::Kind;
-use cost_models::machine::Machine;
+use cost_models::machine::{Machine, Precision};
+use cost_models::model_flops::{Counted, ModelFlops, StepWork};
 use cost_models::units::exact;
 
 use crate::model::Model;
@@ -139,6 +140,27 @@ pub enum Arithmetic {
     F4,
 }
 
+impl Arithmetic {
+    /// The precision of the products of layers; four bits have the peak of eight.
+    #[must_use]
+    pub fn of_layers(self) -> Precision {
+        match self {
+            Self::F16 => Precision::F16,
+            Self::Bf16 => Precision::Bf16,
+            Self::F8 | Self::F4 => Precision::F8,
+        }
+    }
+
+    /// The precision of attention and logits.
+    #[must_use]
+    pub fn of_rest(self) -> Precision {
+        match self {
+            Self::F16 => Precision::F16,
+            Self::Bf16 | Self::F8 | Self::F4 => Precision::Bf16,
+        }
+    }
+}
+
 /// Layers of each of `pp` stages where nobody says otherwise.
 ///
 /// Equal shares if there are any; else equal shares of the layers, the embedding and the logits,
@@ -231,6 +253,22 @@ impl Setup {
     #[must_use]
     pub fn stage_ranks(&self) -> u64 {
         self.tp.saturating_mul(self.cp).saturating_mul(self.dp)
+    }
+
+    /// What the model needs for a step, as utilisation counts it: the products of weights that learn have two
+    /// gradients, of others one.
+    #[must_use]
+    pub fn work(&self) -> StepWork {
+        let tokens = self.gbs * self.model.seq;
+        let times = match self.learns {
+            Learns::Everything => 3.0,
+            Learns::Adapters => 2.0,
+        };
+        let step = |it: Counted| Counted { products: times * it.products, ..3.0 * it };
+        let [layers, rest] = self.model.forward_flops(exact(tokens)).map(step);
+        let mut flops = ModelFlops::of(self.precision.of_layers(), layers);
+        flops += ModelFlops::of(self.precision.of_rest(), rest);
+        StepWork { flops, tokens, ..StepWork::default() }
     }
 
     /// Sizes by which others are multiplied, and the most that each may be.

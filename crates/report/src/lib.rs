@@ -2,6 +2,7 @@
 //!
 //! - [`explained`] — a plan in words: what each operation of each block does, and what it waits for
 //! - [`summary`] — what is said of a plan that was made
+//! - [`throughput`] — how fast a step is, in the field's numbers
 //! - [`kept`] — what blocks of a training step keep
 //! - [`weight_roles`] — which weights a step trains, which not and why
 //! - [`attention`] — what attention is found to be
@@ -16,5 +17,6 @@ pub mod explained;
 pub mod kept;
 pub mod plot;
 pub mod summary;
+pub mod throughput;
 mod svg; // what pictures have in common
 pub mod weight_roles;

@@ -4,18 +4,24 @@ use std::fmt::Write as _;
 
 use autoparallel::mesh;
 use cost_models::quantity;
+use cost_models::throughput::Throughput;
 use plan::{LeftOut, Plan, Proof, communication, strategy};
 use planner_ir::{DType, Mesh, Source, StateKind};
 use serde_json::{Value, json};
 
-use crate::explained;
+use crate::{explained, throughput};
 
 /// How many terms of the estimate a summary has.
 const TERMS: usize = 5;
 
 /// What a plan comes to, in a few lines: with the meshes that were tried and what a step takes on each (seconds),
-/// and with the lines about its weights, if it trains them.
-pub fn summary(plan: &Plan, tried: &[(Mesh, Option<f64>)], weights: &[String]) -> String {
+/// with the lines about its weights, if it trains them, and with how fast it is.
+pub fn summary(
+    plan: &Plan,
+    tried: &[(Mesh, Option<f64>)],
+    weights: &[String],
+    throughput: Option<&Throughput>,
+) -> String {
     let mut text = String::new();
     // Writing to a string does not fail.
     let mut line = |words: String| {
@@ -55,6 +61,7 @@ pub fn summary(plan: &Plan, tried: &[(Mesh, Option<f64>)], weights: &[String]) -
         let hidden = format!("-{}", quantity::seconds(plan.hidden_seconds()));
         line(format!("  {:<18} {hidden:>12}", "hidden"));
     }
+    throughput::lines(throughput, 11).into_iter().for_each(&mut line);
     let total = plan.memory.iter().map(|it| it.bytes).sum();
     line(format!(
         "memory     {} of {} on the fullest device",
@@ -109,7 +116,7 @@ pub fn proof(plan: &Plan) -> String {
 }
 
 /// The same for programs.
-pub fn summary_json(plan: &Plan) -> Value {
+pub fn summary_json(plan: &Plan, throughput: Option<&Throughput>) -> Value {
     let terms: Vec<Value> =
         plan.estimate.iter().map(|it| json!({ "name": it.name, "seconds": it.seconds })).collect();
     let memory: Vec<Value> =
@@ -120,7 +127,7 @@ pub fn summary_json(plan: &Plan) -> Value {
         .collect();
     let dims: serde_json::Map<String, Value> =
         plan.model.dims.iter().map(|(name, size)| (name.clone(), json!(size))).collect();
-    json!({
+    let mut value = json!({
         "model": { "path": plan.model.path, "sha256": plan.model.sha256, "dims": dims },
         "machine": plan.machine.name,
         "devices": plan.machine.devices,
@@ -145,5 +152,7 @@ pub fn summary_json(plan: &Plan) -> Value {
             "left_out": plan.space.left_out.iter().map(|it| it.name()).collect::<Vec<_>>(),
             "choices": plan.space.choices,
         },
-    })
+    });
+    throughput::add(throughput, &mut value);
+    value
 }

@@ -300,7 +300,7 @@ fn sweeps_say_the_same_each_time() {
     // What does not fit is a row without numbers.
     let refused = swept("memory=20kB,1GB");
     let rows: Vec<&str> = refused[1].lines().collect();
-    assert_eq!(rows[1], "20000,,,,,,,");
+    assert_eq!(rows[1], "20000,,,,,,,,,,");
     assert!(rows[2].starts_with("1000000000,0."), "{}", rows[2]);
     for over in ["devices", "devices=", "devices=0", "colour=1", "memory=much"] {
         let message = fails(1, &borrowed(&arguments("sweep", "4", &["--machine", "cpu-4x", "--over", over])));

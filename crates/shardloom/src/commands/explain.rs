@@ -10,6 +10,7 @@ use autoparallel::mesh;
 use autoparallel::otherwise::{self, Forbidden, Manner, Price};
 use cost_models::machine::Machine;
 use cost_models::quantity::{bytes, percent, seconds};
+use cost_models::throughput::Throughput;
 use driver::derived;
 use driver::generation::planned::held;
 use driver::pipeline::{Prepared, Target};
@@ -18,6 +19,7 @@ use files::{machine, plan_file};
 use report::explained::{self, BlockStory, MoveStory, OperationStory};
 use report::kept::Kept;
 use report::summary::{left_out, proof, summary_json};
+use report::throughput;
 use report::weight_roles::Weights;
 use serde_json::{Value, json};
 
@@ -48,7 +50,7 @@ fn explain_generation(
     let held = held(generation)?;
     let lines = generate::in_words(generation, held);
     let mut text: String = lines.iter().map(|line| format!("{line}\n")).collect();
-    let mut json = generate::json(generation, held);
+    let mut json = generate::json(generation, held, None);
     for (name, plan) in generation.plans() {
         let said = explain_plan(plan, arguments, context)?;
         // Writing to a string does not fail.
@@ -78,6 +80,7 @@ fn explain_plan(
     let ordered = prepared.as_ref().filter(|prepared| prepared.graph == plan.graph);
     let stories = explained::blocks(plan, ordered.map_or(&whole, |prepared| &prepared.sections));
     let priced = machine::priced_as(&plan.machine, arguments.machine.as_deref());
+    let throughput = throughput::of_plan(plan, plan.seconds(), priced.as_ref().ok());
     let machine = match (priced.and_then(|it| machine::single(&it)), &arguments.machine) {
         (Err(failure), Some(_)) => return Err(failure),
         (machine, _) => machine,
@@ -89,6 +92,7 @@ fn explain_plan(
     let mut told = Told { plan, text: String::new() };
     told.header();
     told.time();
+    throughput::lines(throughput.as_ref(), 12).iter().for_each(|line| told.line(line));
     told.memory();
     told.communication();
     told.search(&others);
@@ -111,7 +115,7 @@ fn explain_plan(
         _ => Vec::new(),
     };
     told.whole(&stories);
-    let mut json = json(plan, &stories, &others, &alternatives);
+    let mut json = json(plan, (&stories, throughput.as_ref()), &others, &alternatives);
     if let Some(recipe) = &plan.recipe {
         let weights = Weights::of(std::iter::once(&plan.graph), &recipe.roles, None);
         told.line("\nweights");
@@ -379,7 +383,7 @@ fn more(price: &Price, now: f64) -> String {
 
 fn json(
     plan: &Plan,
-    stories: &[BlockStory],
+    (stories, throughput): (&[BlockStory], Option<&Throughput>),
     others: &[(Manner, Price)],
     alternatives: &[Alternative<'_>],
 ) -> Value {
@@ -407,7 +411,7 @@ fn json(
         let kept = it.kept.as_ref().map(kept);
         json!({ "name": it.name, "count": it.count, "kept": kept, "operations": operations })
     };
-    let mut value = summary_json(plan);
+    let mut value = summary_json(plan, throughput);
     value["blocks"] = stories.iter().map(block).collect();
     value["otherwise"] =
         others.iter().map(|(manner, it)| json!({ "manner": manner.name(), "price": price(it) })).collect();

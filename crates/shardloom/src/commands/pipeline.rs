@@ -8,6 +8,7 @@ use ::plan::{Pipeline, Recipe, strategy};
 use autoparallel::mesh;
 use cost_models::cluster::Cluster;
 use cost_models::quantity;
+use cost_models::throughput::Throughput;
 use driver::compile::{self, Imported};
 use driver::derived;
 use driver::pipeline::cluster::{Answer, Pins, Question, cheapest};
@@ -21,6 +22,7 @@ use import::Bindings;
 use planner_ir::Mesh;
 use report::attention::Found;
 use report::explained;
+use report::throughput;
 use report::weight_roles::Weights;
 use schedule::{Kind, Schedule};
 use serde_json::{Value, json};
@@ -89,7 +91,7 @@ pub(super) fn pipeline(
         }
         _ => (wanted.schedule.as_str(), String::new()),
     };
-    said(&best, name, before, (arguments, &imported.file, &imported.warnings), context)
+    said(&best, (name, machines), before, (arguments, &imported.file, &imported.warnings), context)
 }
 
 /// How a model is trained in stages.
@@ -123,7 +125,7 @@ fn held_back(pipeline: &Pipeline, found: Kind, asked: Kind) -> String {
 /// Writes a pipeline and says what it comes to.
 fn said(
     pipeline: &Pipeline,
-    schedule: &str,
+    (schedule, machines): (&str, &Cluster),
     before: String,
     (arguments, file, warnings): (&PlanArguments, &ModelFile, &[String]),
     context: &mut Context<'_, '_>,
@@ -141,12 +143,13 @@ fn said(
     let found = parameters::roles(file, &imported, &arguments.recipe.asked())?;
     let graphs = pipeline.stages.iter().map(|stage| &stage.plan.graph);
     let weights = Weights::of(graphs, &pipeline.recipe.roles, Some(&found));
-    let mut text = before + &summary(pipeline, schedule);
+    let throughput = throughput::of_pipeline(pipeline, pipeline.seconds(), Some(machines));
+    let mut text = before + &summary(pipeline, schedule, throughput.as_ref());
     for line in weights.lines() {
         let _ = writeln!(text, "{line}");
     }
     let _ = writeln!(text, "plan written to {}", arguments.output.display());
-    let mut json = summary_json(pipeline);
+    let mut json = summary_json(pipeline, throughput.as_ref());
     json["parameters"] = weights.json();
     found_in(pipeline).after(warnings).say(&mut json, &|words| context.warn(words));
     Ok(Said { text, json })
@@ -181,7 +184,7 @@ pub(super) fn cluster(
     };
     let before = format!("chosen     {}; {all} setups, {priced} of them priced, {gap}\n", answer.chosen);
     // Names of dimensions are taken apart where shapes of inputs say so, and these are not given here.
-    said(&answer.pipeline, answer.kind.name(), before, (arguments, &file, &[]), context)
+    said(&answer.pipeline, (answer.kind.name(), machines), before, (arguments, &file, &[]), context)
 }
 
 /// How many examples a step has.
@@ -282,7 +285,7 @@ fn order(name: &str) -> Result<Order, Failure> {
 }
 
 /// What a pipeline comes to, in a few lines.
-fn summary(pipeline: &Pipeline, schedule: &str) -> String {
+fn summary(pipeline: &Pipeline, schedule: &str, throughput: Option<&Throughput>) -> String {
     let mut text = String::new();
     // Writing to a string does not fail.
     let mut line = |words: String| {
@@ -307,6 +310,7 @@ fn summary(pipeline: &Pipeline, schedule: &str) -> String {
         let part = quantity::percent(term.seconds, pipeline.seconds());
         line(format!("  {:<24} {:>12} {part:>8}", term.name, quantity::seconds(term.seconds)));
     }
+    throughput::lines(throughput, 11).into_iter().for_each(&mut line);
     for (group, memory) in pipeline.memory.iter().enumerate() {
         let held = memory.iter().map(|it| it.bytes).sum();
         let kept = memory.iter().filter(|it| it.kind == "activations").map(|it| it.bytes).sum();
@@ -374,7 +378,7 @@ fn crossings(pipeline: &Pipeline) -> Vec<(usize, u64, &str, f64)> {
 }
 
 /// The same for programs.
-pub(super) fn summary_json(pipeline: &Pipeline) -> Value {
+pub(super) fn summary_json(pipeline: &Pipeline, throughput: Option<&Throughput>) -> Value {
     let terms: Vec<Value> =
         pipeline.estimate.iter().map(|it| json!({ "name": it.name, "seconds": it.seconds })).collect();
     let stages: Vec<Value> = pipeline
@@ -399,7 +403,7 @@ pub(super) fn summary_json(pipeline: &Pipeline) -> Value {
         .iter()
         .map(|group| group.iter().map(|it| json!({ "kind": it.kind, "bytes": it.bytes })).collect())
         .collect();
-    json!({
+    let mut value = json!({
         "machine": pipeline.machine.name,
         "devices": pipeline.machine.devices,
         "micro_batches": pipeline.micro_batches(),
@@ -409,5 +413,7 @@ pub(super) fn summary_json(pipeline: &Pipeline) -> Value {
         "stages": stages,
         "memory": memory,
         "capacity": pipeline.capacity,
-    })
+    });
+    throughput::add(throughput, &mut value);
+    value
 }

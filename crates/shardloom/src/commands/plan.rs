@@ -12,6 +12,7 @@ use files::{machine, plan_file, written};
 use report::attention::Found;
 use report::explained;
 use report::summary::{summary, summary_json};
+use report::throughput;
 use report::weight_roles::Weights;
 
 use super::{Context, Said, stopped};
@@ -84,7 +85,8 @@ pub(crate) fn plan(arguments: &PlanArguments, context: &mut Context<'_, '_>) -> 
     if stages.stops_after(Stage::Plan) {
         return Ok(stopped(Stage::Plan));
     }
-    let mut json = summary_json(&chosen.plan);
+    let throughput = throughput::of_plan(&chosen.plan, chosen.plan.seconds(), Some(&cluster));
+    let mut json = summary_json(&chosen.plan, throughput.as_ref());
     let mut weights = Vec::new();
     if let Some(recipe) = &chosen.plan.recipe {
         let found = parameters::roles(&imported.file, &imported.graph, &arguments.recipe.asked())?;
@@ -92,7 +94,7 @@ pub(crate) fn plan(arguments: &PlanArguments, context: &mut Context<'_, '_>) -> 
         weights = of_step.lines();
         json["parameters"] = of_step.json();
     }
-    let mut text = summary(&chosen.plan, &chosen.seconds(), &weights);
+    let mut text = summary(&chosen.plan, &chosen.seconds(), &weights, throughput.as_ref());
     for line in kept(&prepared, &chosen.plan) {
         let _ = writeln!(text, "{line}");
     }

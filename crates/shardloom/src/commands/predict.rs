@@ -4,7 +4,8 @@ use std::fmt::Write as _;
 use std::path::Path;
 
 use cost_models::cluster::json as cluster_file;
-use cost_models::machine::{Machine, Precision, json as machine_file, shipped};
+use cost_models::machine::{Machine, json as machine_file, shipped};
+use cost_models::throughput::Throughput;
 use cost_models::units::exact;
 use files::Failure;
 use files::readable;
@@ -13,7 +14,8 @@ use predict::framework::Framework;
 use predict::kinds::{Answer, Kind, answer, kinds};
 use predict::memory::{self, Held};
 use predict::pieces::whole;
-use predict::setup::{Arithmetic, Setup};
+use predict::setup::Setup;
+use report::throughput;
 use serde_json::json;
 
 use super::Said;
@@ -70,27 +72,29 @@ fn machines(name: &str, devices: u64) -> Result<Vec<(Machine, u64)>, String> {
 
 fn said(setup: &Setup, kinds: &[Kind], answer: &Answer, assumed: &[(&str, &str)]) -> Said {
     let Answer { time, held, room, fits } = answer;
-    let seconds = time.total().0;
-    let tokens = exact(setup.gbs * setup.model.seq) / seconds;
-    let utilisation = utilisation(setup, kinds, seconds);
+    let seconds = time.total();
+    let machines: Vec<(&Machine, u64)> =
+        kinds.iter().map(|kind| (&kind.cluster.machine, kind.ranks.end - kind.ranks.start)).collect();
+    let throughput = Throughput::of(&setup.work(), seconds, setup.devices(), &machines);
     let terms: Vec<_> = time.terms().iter().filter(|term| term.time.0 > 0.0).collect();
     let memory: Vec<_> = held.by_kind().into_iter().filter(|(_, bytes)| *bytes > 0.0).collect();
-    let json = json!({
-        "seconds": seconds,
+    let mut json = json!({
+        "seconds": seconds.0,
         "terms": terms.iter().map(|term| json!({ "name": term.name, "seconds": term.time.0 })).collect::<Vec<_>>(),
-        "tokens_per_second": tokens,
-        "model_flops_utilisation": utilisation,
         "memory": memory.iter().map(|(kind, bytes)| json!({ "kind": kind, "bytes": bytes })).collect::<Vec<_>>(),
         "memory_bytes": held.total(),
         "room_bytes": whole(*room).0,
         "fits": fits,
         "assumed": assumed.iter().map(|(key, taken)| ((*key).to_owned(), json!(taken))).collect::<serde_json::Map<_, _>>(),
     });
+    throughput::add(throughput.as_ref(), &mut json);
+    // Scripts know it by this name too.
+    json["model_flops_utilisation"] = json["mfu"].clone();
     let mut text = format!("{}\nstep        {time}\n", titled(setup, kinds));
-    // Writing to a string does not fail.
-    let _ =
-        writeln!(text, "tokens      {tokens:.0} a second, {:.0} a device", tokens / exact(setup.devices()));
-    let _ = writeln!(text, "utilisation {:.1} % of the peak of 16-bit products", 100.0 * utilisation);
+    for line in throughput::lines(throughput.as_ref(), 12) {
+        // Writing to a string does not fail.
+        let _ = writeln!(text, "{line}");
+    }
     text.push_str(&memory_text(held, *room, *fits));
     if !assumed.is_empty() {
         let keys: Vec<String> = assumed.iter().map(|(key, taken)| format!("{key} = {taken}")).collect();
@@ -121,17 +125,4 @@ fn memory_text(held: &Held, room: f64, fits: bool) -> String {
         let _ = writeln!(text, "  {kind:<18}{}", memory::words(bytes));
     }
     text
-}
-
-/// What the model needs at the peak rate of 16-bit products, as a part of what it takes.
-fn utilisation(setup: &Setup, kinds: &[Kind], seconds: f64) -> f64 {
-    let precision = match setup.precision {
-        Arithmetic::F16 => Precision::F16,
-        _ => Precision::Bf16,
-    };
-    let peak = |kind: &Kind| {
-        let devices = exact(kind.ranks.end - kind.ranks.start);
-        devices * kind.cluster.machine.device.matrix_peak.at(precision).value.0
-    };
-    setup.model.step_work(setup.gbs) / (kinds.iter().map(peak).sum::<f64>() * seconds)
 }

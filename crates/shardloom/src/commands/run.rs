@@ -16,6 +16,7 @@ use files::{arrays, inputs, machine, plan_file, written};
 use launch::cluster::{self, Facts};
 use launch::gpu;
 use report::summary::{summary, summary_json};
+use report::throughput;
 
 use ::plan::{Control, Plan};
 use expected::{Compared, Expected};
@@ -205,7 +206,9 @@ fn said(arguments: &RunArguments, job: &Job, outcome: &run::Outcome, compared: &
     let plan = &job.chosen.plan;
     let received: u64 = outcome.received.iter().map(|(_, bytes)| bytes).sum();
     let predicted: u64 = ::plan::communication(plan).iter().map(|it| it.bytes).sum();
-    let mut text = summary(&job.chosen.plan, &job.chosen.seconds(), &[]);
+    let on = machine::priced_as(&plan.machine, None).ok();
+    let throughput = throughput::of_plan(plan, plan.seconds(), on.as_ref());
+    let mut text = summary(plan, &job.chosen.seconds(), &[], throughput.as_ref());
     // Writing to a string does not fail.
     let mut line = |words: String| {
         let _ = writeln!(text, "{words}");
@@ -252,7 +255,7 @@ fn said(arguments: &RunArguments, job: &Job, outcome: &run::Outcome, compared: &
         .map(|it| (it.name.clone(), json!({ "largest_difference": it.found.map(|it| it.apart) })))
         .collect();
     let json = json!({
-        "plan": summary_json(plan),
+        "plan": summary_json(plan, throughput.as_ref()),
         "measured_seconds": outcome.seconds,
         "received_bytes": received,
         "output": arguments.output.display().to_string(),

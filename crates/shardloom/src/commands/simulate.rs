@@ -7,10 +7,13 @@ use ::plan::json::Content;
 use ::plan::{MachineName, Pipeline, Plan};
 use autoparallel::mesh;
 use cost_models::cluster::Cluster;
+use cost_models::model_flops::StepWork;
 use cost_models::quantity::{bytes, percent, seconds};
+use cost_models::throughput::Throughput;
 use driver::pipeline;
 use files::Failure;
 use files::{machine, plan_file, written};
+use report::throughput;
 use serde_json::{Value, json};
 use simulate::{Class, Exchanged, Order, SimulateError, Timeline, memory_trace, trace};
 
@@ -93,6 +96,8 @@ struct Planned<'a> {
     hidden: f64,
     /// Whether there are stages.
     staged: bool,
+    /// What a step needs.
+    work: StepWork,
 }
 
 impl<'a> Planned<'a> {
@@ -106,6 +111,7 @@ impl<'a> Planned<'a> {
             seconds: plan.seconds(),
             hidden: plan.hidden_seconds(),
             staged: false,
+            work: throughput::work(plan),
         }
     }
 
@@ -126,6 +132,7 @@ impl<'a> Planned<'a> {
             seconds: pipeline.seconds(),
             hidden: 0.0,
             staged: true,
+            work: throughput::work_of_stages(pipeline),
         }
     }
 
@@ -212,6 +219,7 @@ impl Told<'_> {
             )
         };
         line(format!("estimate    {} {estimate}", seconds(planned.seconds)));
+        throughput::lines(self.throughput().as_ref(), 12).into_iter().for_each(&mut line);
         line(format!(
             "ran         {} instructions of {} ranks, which are {} by what they do",
             timeline.instructions(),
@@ -302,6 +310,12 @@ impl Told<'_> {
         self.timeline.classes.iter().map(hidden).reduce(f64::min).unwrap_or(0.0)
     }
 
+    /// How fast the step is by the simulated clock.
+    fn throughput(&self) -> Option<Throughput> {
+        let devices = self.planned.machine.devices;
+        throughput::of(&self.planned.work, self.timeline.seconds, devices, Some(self.cluster))
+    }
+
     fn peak(&self, class: &Class) -> u64 {
         self.timeline.memory(class).iter().map(|level| level.bytes).max().unwrap_or(0)
     }
@@ -347,7 +361,7 @@ impl Told<'_> {
             }
             value
         };
-        json!({
+        let mut value = json!({
             "machine": cluster.full_name(),
             "planned_for": planned.machine.name,
             "prices_of_plan": machine::has_prices_of(cluster, planned.machine),
@@ -360,6 +374,8 @@ impl Told<'_> {
             "held_bytes": timeline.classes.iter().map(|it| self.held(it)).max(),
             "usable_bytes": timeline.classes.iter().map(|it| self.usable(it)).min(),
             "classes": timeline.classes.iter().map(class).collect::<Vec<Value>>(),
-        })
+        });
+        throughput::add(self.throughput().as_ref(), &mut value);
+        value
     }
 }

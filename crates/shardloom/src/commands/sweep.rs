@@ -4,10 +4,12 @@ use std::collections::BTreeSet;
 use std::fmt::Write as _;
 
 use cost_models::quantity;
+use cost_models::throughput::Throughput;
 use driver::pipeline::cluster::Answer;
 use files::Failure;
 use files::{machine, model_file, written};
 use report::plot::{Across, Line, Panel, Scale, Stroke, svg};
+use report::throughput;
 use serde_json::{Value, json};
 
 use super::pipeline::{answer, examples, found_in};
@@ -28,6 +30,8 @@ struct Point {
     at: u64,
     devices: u64,
     found: Result<Answer, Failure>,
+    /// How fast what was found is.
+    throughput: Option<Throughput>,
 }
 
 /// Plans a model several times.
@@ -56,7 +60,11 @@ pub(super) fn sweep(arguments: &SweepArguments, context: &mut Context<'_, '_>) -
         if let Err(failure @ (Failure::Usage(_) | Failure::Internal(_))) = found {
             return Err(failure);
         }
-        points.push(Point { at, devices: machine.devices(), found });
+        let throughput = found.as_ref().ok().and_then(|answer| {
+            let pipeline = &answer.pipeline;
+            throughput::of_pipeline(pipeline, pipeline.seconds(), Some(&machine))
+        });
+        points.push(Point { at, devices: machine.devices(), found, throughput });
     }
     if let Some(path) = csv {
         written::write(path, table(what, &points).as_bytes())?;
@@ -119,8 +127,12 @@ fn text(what: What, points: &[Point]) -> String {
     for point in points {
         let words = match &point.found {
             Ok(answer) => format!(
-                "{} a step, {} on the fullest of {} devices; {}, {}",
+                "{} a step, {}{} on the fullest of {} devices; {}, {}",
                 quantity::seconds(answer.pipeline.seconds()),
+                throughput::lines(point.throughput.as_ref(), 0)
+                    .iter()
+                    .map(|line| format!("{line}, "))
+                    .collect::<String>(),
                 quantity::bytes(held(answer)),
                 point.devices,
                 answer.chosen,
@@ -144,13 +156,15 @@ fn column(what: What) -> &'static str {
 }
 
 fn table(what: What, points: &[Point]) -> String {
-    let mut text =
-        format!("{},step_seconds,held_bytes,groups,mesh,microbatches,recompute,schedule\n", column(what));
+    let mut text = format!(
+        "{},step_seconds,held_bytes,groups,mesh,microbatches,recompute,schedule,tokens_per_second,tflops_per_device,mfu\n",
+        column(what)
+    );
     for point in points {
         let _ = match &point.found {
             Ok(answer) => writeln!(
                 text,
-                "{},{},{},{},{},{},{},{}",
+                "{},{},{},{},{},{},{},{},{},{},{}",
                 point.at,
                 answer.pipeline.seconds(),
                 held(answer),
@@ -158,16 +172,24 @@ fn table(what: What, points: &[Point]) -> String {
                 answer.chosen.sizes(),
                 answer.chosen.micro_batches,
                 answer.chosen.recompute,
-                answer.kind.name()
+                answer.kind.name(),
+                cell(point.throughput.as_ref().and_then(Throughput::tokens_per_second)),
+                cell(point.throughput.as_ref().map(Throughput::tflops_per_device)),
+                cell(point.throughput.as_ref().and_then(Throughput::mfu))
             ),
-            Err(_) => writeln!(text, "{},,,,,,,", point.at),
+            Err(_) => writeln!(text, "{},,,,,,,,,,", point.at),
         };
     }
     text
 }
 
+/// A number as a field of a table, empty if there is none.
+fn cell(number: Option<f64>) -> String {
+    number.map_or_else(String::new, |it| it.to_string())
+}
+
 fn object(what: What, point: &Point) -> Value {
-    match &point.found {
+    let mut object = match &point.found {
         Ok(answer) => json!({
             column(what): point.at,
             "step_seconds": answer.pipeline.seconds(),
@@ -179,7 +201,9 @@ fn object(what: What, point: &Point) -> Value {
             "schedule": answer.kind.name(),
         }),
         Err(failure) => json!({ column(what): point.at, "refused": failure.to_string() }),
-    }
+    };
+    throughput::add(point.throughput.as_ref(), &mut object);
+    object
 }
 
 /// Step times and memory, one point after another; what was refused is 0.

@@ -4,6 +4,7 @@ use std::fmt::Write as _;
 
 use ::plan::{Cache, Generation, Plan};
 use autoparallel::mesh;
+use cost_models::cluster::Cluster;
 use cost_models::machine::Machine;
 use cost_models::quantity;
 use driver::compile;
@@ -19,6 +20,7 @@ use models::Use;
 use planner_ir::Graph;
 use report::attention::Found;
 use report::summary::{summary, summary_json};
+use report::throughput;
 use serde_json::{Value, json};
 
 use super::super::{Context, Said, stopped};
@@ -78,13 +80,19 @@ pub(crate) fn plan(
     if stages.stops_after(Stage::Plan) {
         return Ok(stopped(Stage::Plan));
     }
-    let mut said = said(&generation, &tried, arguments)?;
+    let on = Cluster::of(machine.clone());
+    let mut said = said(&generation, &tried, arguments, Some(&on))?;
     let found = Found::of(generation.plans().map(|(_, plan)| &plan.graph));
     found.after(&decoder.apart()?).say(&mut said.json, &|words| context.warn(words));
     Ok(said)
 }
 
-fn said(generation: &Generation, tried: &[Tried], arguments: &PlanArguments) -> Result<Said, Failure> {
+fn said(
+    generation: &Generation,
+    tried: &[Tried],
+    arguments: &PlanArguments,
+    on: Option<&Cluster>,
+) -> Result<Said, Failure> {
     let mut text = String::new();
     // Writing to a string does not fail.
     let mut line = |words: String| {
@@ -104,10 +112,11 @@ fn said(generation: &Generation, tried: &[Tried], arguments: &PlanArguments) -> 
     }
     for (name, plan) in generation.plans() {
         line(format!("\n{name}"));
-        line(summary(plan, &[], &[]).trim_end().to_owned());
+        let throughput = throughput::of_plan(plan, plan.seconds(), on);
+        line(summary(plan, &[], &[], throughput.as_ref()).trim_end().to_owned());
     }
     line(format!("\nplan written to {}", arguments.output.display()));
-    Ok(Said { text, json: json(generation, held) })
+    Ok(Said { text, json: json(generation, held, on) })
 }
 
 /// How many other layouts of the cache are listed.
@@ -157,17 +166,18 @@ fn layout(generation: &Generation) -> Option<String> {
 }
 
 /// The same for programs.
-pub(crate) fn json(generation: &Generation, held: u64) -> Value {
+pub(crate) fn json(generation: &Generation, held: u64, on: Option<&Cluster>) -> Value {
     let cache = &generation.cache;
     let kept: Vec<Value> =
         cache.kept.iter().map(|it| json!({ "past": it.past, "present": it.present })).collect();
+    let of_plan = |plan: &Plan| summary_json(plan, throughput::of_plan(plan, plan.seconds(), on).as_ref());
     json!({
         "held_bytes": held,
         "batch": generation.batch(),
         "width": generation.width(),
         "capacity": cache.capacity,
         "cache": { "growth": cache.growth.name(), "dim": cache.dim, "kept": kept },
-        "prefill": generation.prefill.as_ref().map(summary_json),
-        "decode": summary_json(&generation.decode),
+        "prefill": generation.prefill.as_ref().map(of_plan),
+        "decode": of_plan(&generation.decode),
     })
 }
