@@ -8,12 +8,14 @@ use std::time::Instant;
 use calibrate::host;
 use clap::Args;
 use cost_models::quantity;
-use driver::pipeline::{self, Target};
+use driver::pipeline::{self, Decisions, Phases, Target, Training};
 use files::Failure;
 use files::folder::Folder;
 use files::{machine, model_file};
 use import::Bindings;
-use model_zoo::folder::Writer;
+use model_zoo::folder::{Attribute, Writer};
+use plan::{Loss, NoDecay, Precision, Recipe};
+use planner_ir::{Mesh, Optimizer, Real};
 use serde_json::{Value, json};
 
 use super::Report;
@@ -24,6 +26,8 @@ const MACHINE: &str = "h100-80g-4x";
 const EXTENT: u64 = 64;
 /// How many values are summed up at once.
 const ADDENDS: usize = 8;
+/// How many values of random operations may wait for one that uses them.
+const WAITING: usize = 4;
 
 /// `bench growth`.
 #[derive(Args, Clone, Debug)]
@@ -31,9 +35,15 @@ pub struct Growth {
     /// Of how many nodes models are; may be repeated
     #[arg(long, default_values_t = [1_000, 4_000, 16_000], value_name = "N")]
     pub nodes: Vec<usize>,
-    /// Only models of kinds whose names contain this: chain, layers, residual, wide
+    /// Only models of kinds whose names contain this: chain, layers, residual, wide, random
     #[arg(long, value_name = "TEXT", default_value = "")]
     pub only: String,
+    /// The mesh, instead of all devices of the machine along one axis
+    #[arg(long, default_value = "4", value_name = "MESH", value_parser = mesh)]
+    pub mesh: Mesh,
+    /// Plan training steps (AdamW, recomputation as the search decides) of the mean of what the models make
+    #[arg(long)]
+    pub train: bool,
     /// Append what is measured to this file
     #[arg(long, value_name = "FILE")]
     pub ledger: Option<PathBuf>,
@@ -50,10 +60,12 @@ enum Kind {
     Residual,
     /// As many products of one value, summed up in a tree.
     Wide,
+    /// Products, functions and sums of any values before.
+    Random,
 }
 
 impl Kind {
-    const ALL: [Self; 4] = [Self::Chain, Self::Layers, Self::Residual, Self::Wide];
+    const ALL: [Self; 5] = [Self::Chain, Self::Layers, Self::Residual, Self::Wide, Self::Random];
 
     fn name(self) -> &'static str {
         match self {
@@ -61,11 +73,12 @@ impl Kind {
             Self::Layers => "layers",
             Self::Residual => "residual",
             Self::Wide => "wide",
+            Self::Random => "random",
         }
     }
 
-    /// Writes a model of about so many nodes.
-    fn write(self, folder: &Path, nodes: usize) -> io::Result<PathBuf> {
+    /// Writes a model of about so many nodes, which ends with its mean if that is to be made small.
+    fn write(self, folder: &Path, nodes: usize, is_trained: bool) -> io::Result<PathBuf> {
         let mut writer = Writer::absent(folder);
         writer.floats("x", &[EXTENT, EXTENT]);
         let product = |writer: &mut Writer, operand: &str, number: usize| {
@@ -104,11 +117,72 @@ impl Kind {
                     stream = stream.chunks(ADDENDS).map(sum).collect();
                 }
             }
+            Self::Random => {
+                // Values that nothing uses yet are among those to choose from first.
+                let (mut random, mut unused) = (Random(1), Vec::new());
+                for number in 0..nodes {
+                    let mut any = |stream: &[String]| match unused.len() {
+                        many if many > WAITING => unused.remove(0),
+                        _ => stream[random.below(stream.len())].clone(),
+                    };
+                    let (one, other) = (any(&stream), any(&stream));
+                    let made = match number % 3 {
+                        0 => product(&mut writer, &one, number)?,
+                        1 => writer.node("Relu", &[&one], &[]),
+                        _ => writer.node("Add", &[&one, &other], &[]),
+                    };
+                    unused.push(made.clone());
+                    stream.push(made);
+                }
+                let addends: Vec<&str> = unused.iter().map(String::as_str).collect();
+                let sum = writer.node("Sum", &addends, &[]);
+                stream.push(sum);
+            }
         }
-        let extent = EXTENT.to_string();
-        writer.output("y", &last(&stream, 1), &[&extent, &extent]);
+        let (extent, made) = (EXTENT.to_string(), last(&stream, 1));
+        if is_trained {
+            let loss = writer.node("ReduceMean", &[&made], &[("keepdims", Attribute::Integer(0))]);
+            writer.output("loss", &loss, &[]);
+        } else {
+            writer.output("y", &made, &[&extent, &extent]);
+        }
         writer.finish()
     }
+}
+
+/// A sequence of numbers (SplitMix64).
+struct Random(u64);
+
+impl Random {
+    /// The next one, below a bound.
+    fn below(&mut self, bound: usize) -> usize {
+        self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
+        let mixed = (self.0 ^ (self.0 >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
+        let mixed = (mixed ^ (mixed >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
+        usize::try_from((mixed ^ (mixed >> 31)) >> 33).unwrap_or(0) % bound
+    }
+}
+
+/// A mesh as a value of an option.
+fn mesh(text: &str) -> Result<Mesh, String> {
+    Mesh::parse(text).map_err(|error| error.to_string())
+}
+
+/// How each model is trained.
+fn training() -> Training {
+    let [beta1, beta2, epsilon, decay] = [0.9, 0.95, 1e-8, 0.1].map(Real);
+    let recipe = Recipe {
+        loss: Loss::Output("loss".to_owned()),
+        optimizer: Optimizer::AdamW { beta1, beta2, epsilon, decay },
+        precision: Precision::File,
+        micro_batches: 1,
+        clip: None,
+        no_decay: NoDecay::default(),
+        recompute: vec![],
+        roles: plan::Roles::default(),
+        spelled: vec![],
+    };
+    Training { recipe, decisions: Decisions::Values, phases: Phases::Together }
 }
 
 /// Plans and lowers models of growing length, and says what it took.
@@ -116,26 +190,31 @@ pub(crate) fn measure(options: &Growth, say: &dyn Fn(String)) -> Result<Report, 
     let mut text = String::new();
     let mut lines = Vec::new();
     // Writing to a string does not fail.
-    let _ = writeln!(text, "| model | nodes | import | raise | plan | lower | peak memory |");
-    let _ = writeln!(text, "|---|---|---|---|---|---|---|");
+    let _ = writeln!(text, "| model | nodes | import | raise | plan | check | lower | peak memory |");
+    let _ = writeln!(text, "|---|---|---|---|---|---|---|---|");
     for kind in Kind::ALL.into_iter().filter(|kind| kind.name().contains(&options.only)) {
         for &nodes in &options.nodes {
             say(format!("{} of {nodes}", kind.name()));
             let folder = Folder::new("growth", None)?;
-            let path = kind.write(&folder.path, nodes).map_err(|error| {
+            let path = kind.write(&folder.path, nodes, options.train).map_err(|error| {
                 Failure::file(&folder.path, format!("a model cannot be written there: {error}"))
             })?;
-            let mut line = json!({ "benchmark": "growth", "kind": kind.name(), "nodes": nodes });
-            let outcome = stages(&path, &mut line);
+            let mesh = options.mesh.to_string();
+            let mut line = json!({
+                "benchmark": "growth", "kind": kind.name(), "nodes": nodes, "mesh": mesh,
+                "mode": if options.train { "train" } else { "inference" },
+            });
+            let outcome = stages(&path, options, &mut line);
             line["peak_bytes"] = json!(host::peak_memory());
             let seconds = |name: &str| line[name].as_f64().map_or_else(|| "-".to_owned(), quantity::seconds);
             let _ = writeln!(
                 text,
-                "| {} | {nodes} | {} | {} | {} | {} | {} |{}",
+                "| {} | {nodes} | {} | {} | {} | {} | {} | {} |{}",
                 kind.name(),
                 seconds("import_seconds"),
                 seconds("raise_seconds"),
                 seconds("plan_seconds"),
+                seconds("check_seconds"),
                 seconds("lower_seconds"),
                 line["peak_bytes"].as_u64().map_or_else(|| "?".to_owned(), quantity::bytes),
                 outcome.as_ref().err().map(|failure| format!(" refused: {failure}")).unwrap_or_default()
@@ -150,7 +229,7 @@ pub(crate) fn measure(options: &Growth, say: &dyn Fn(String)) -> Result<Report, 
 }
 
 /// One stage after another; how long each took is added to the line (seconds).
-fn stages(path: &Path, line: &mut Value) -> Result<(), Failure> {
+fn stages(path: &Path, options: &Growth, line: &mut Value) -> Result<(), Failure> {
     host::forget_peak();
     let mut start = Instant::now();
     let mut took = |stage: &str| {
@@ -161,14 +240,18 @@ fn stages(path: &Path, line: &mut Value) -> Result<(), Failure> {
     let graph = pipeline::import(&file, &Bindings::default(), &mut |_, _| {})
         .map_err(|error| Failure::file(path, error))?;
     took("import");
-    let prepared = pipeline::prepare(&graph, &mut |_, _| {})?;
+    let prepared = match options.train {
+        true => pipeline::prepare_training(&file, &graph, &training(), &mut |_, _| {})?,
+        false => pipeline::prepare(&graph, &mut |_, _| {})?,
+    };
     took("raise");
     let machine = machine::named(MACHINE, None)?;
-    let mesh = planner_ir::Mesh::of_sizes(&[machine.devices()]);
     let header =
         plan::ModelFile { path: path.display().to_string(), sha256: file.sha256.clone(), dims: Vec::new() };
-    let plan = pipeline::plan(&prepared, &header, &Target::of(&machine, &mesh), &mut |_, _| {})?;
+    let plan = pipeline::plan(&prepared, &header, &Target::of(&machine, &options.mesh), &mut |_, _| {})?;
     took("plan");
+    plan::check(&plan).map_err(|error| Failure::internal("plan", error))?;
+    took("check");
     pipeline::lower(&plan, &mut |_, _| {})?;
     took("lower");
     Ok(())

@@ -207,7 +207,12 @@ fn built(
     known: &mut Alike,
 ) -> Result<Space, SpaceError> {
     let splits = offer.splits;
-    let mut egraph = EGraph::new(Facts::new(graph, mesh, boundary, offer, std::mem::take(known)));
+    let mut facts = Facts::new(graph, mesh, boundary, offer, std::mem::take(known));
+    if least_terms(graph, &mut facts) > NODE_LIMIT {
+        *known = facts.alike;
+        return Err(SpaceError::Limit(NODE_LIMIT));
+    }
+    let mut egraph = EGraph::new(facts);
     let striped = egraph.analysis.striped();
     for &value in boundary {
         for layout in handed_layouts(mesh, graph.type_of(value), splits, striped) {
@@ -253,6 +258,20 @@ fn built(
     let (space, alike) = read_off(graph, egraph, &moved_as, statistics);
     *known = alike;
     Ok(space)
+}
+
+/// How many terms the e-graph of a graph has at least: the work of each operation in each partition that comes of
+/// splitting it, and its results. Operations that are partitioned alike are looked at once, so that what is too
+/// large is known before it is built.
+fn least_terms(graph: &Graph, facts: &mut Facts) -> usize {
+    let mut known: BTreeMap<usize, usize> = BTreeMap::new();
+    let terms = |node: NodeId| {
+        let whole = facts.replicated(node)?;
+        let kind = facts.alike(node);
+        let partitions = known.entry(kind).or_insert_with(|| rules::partitions(facts, node, whole));
+        Some(partitions.saturating_mul(1 + graph.node(node).results.len()))
+    };
+    graph.node_ids().filter_map(terms).fold(0, usize::saturating_add)
 }
 
 /// Every layout of a type in which each axis splits one dimension or none, axes ascending along a

@@ -21,11 +21,14 @@ mod repair;
 mod top;
 mod trail;
 
+use std::cmp::Reverse;
+use std::collections::BinaryHeap;
+use std::ops::Range;
 use std::sync::Arc;
 
 use crate::chain::{Chain, ChainChoices, ChainSolution, Flat, Goal, Prices, Relaxation, Starts, Width};
 use crate::ilp;
-use crate::problem::{Place, Problem, Proof, SearchError, Solution, Window, real, real_size};
+use crate::problem::{Live, Place, Problem, Proof, SearchError, Solution, real, real_size};
 use floors::Floors;
 pub use trail::Trail;
 
@@ -385,36 +388,40 @@ impl Search<'_> {
 fn rows(chain: &Chain) -> Vec<Place> {
     let mut rows = Vec::new();
     for (segment, at) in chain.segments.iter().enumerate() {
-        let windows = &at.problem.windows;
-        let sorted = |window: &Window| {
-            let mut held: Vec<(usize, usize)> = window.held.iter().map(|it| (it.node, it.bytes)).collect();
-            held.sort_unstable();
-            held
+        let (constants, within) = (&at.problem.windows, within(&at.problem));
+        let less = |a: usize, b: usize| constants[a] <= constants[b] && within[a].contains(&b);
+        let is_needless = |window: usize| {
+            let mut others = within[window].clone().filter(|&other| other != window);
+            others.any(|b| less(window, b) && (b < window || !less(b, window)))
         };
-        let held: Vec<Vec<(usize, usize)>> = windows.iter().map(sorted).collect();
-        // What an operation itself works on comes last, and is in few other windows.
-        let last = |a: usize, b: usize| {
-            let last = windows[a].held.last().map(|it| (it.node, it.bytes));
-            last.is_none_or(|last| held[b].binary_search(&last).is_ok())
-        };
-        let less = |a: usize, b: usize| {
-            windows[a].constant <= windows[b].constant && last(a, b) && is_within(&held[a], &held[b])
-        };
-        for window in 0..windows.len().max(1) {
-            let mut others = (0..windows.len()).filter(|&other| other != window);
-            let needless = others.any(|b| less(window, b) && (b < window || !less(b, window)));
-            if !needless {
-                rows.push(Place { segment, window });
-            }
-        }
+        let needful = (0..constants.len().max(1)).filter(|&it| constants.is_empty() || !is_needless(it));
+        rows.extend(needful.map(|window| Place { segment, window }));
     }
     rows
 }
 
-/// Whether all of some things are among others, each as often; both are sorted.
-fn is_within<T: Ord>(some: &[T], all: &[T]) -> bool {
-    let mut all = all.iter();
-    some.len() <= all.len() && some.iter().all(|it| all.by_ref().find(|other| *other >= it) == Some(it))
+/// For each window, those at which all is live that is live there.
+fn within(problem: &Problem) -> Vec<Range<usize>> {
+    let mut starting: Vec<&Live> = problem.live.iter().filter(|live| !live.windows().is_empty()).collect();
+    starting.sort_by_key(|live| live.from);
+    let mut starting = starting.into_iter().peekable();
+    let (mut latest, mut soonest) = (BinaryHeap::new(), BinaryHeap::new());
+    let windows = 0..problem.windows.len();
+    let within = |window: usize| {
+        while let Some(live) = starting.next_if(|live| live.from <= window) {
+            latest.push((live.from, live.until));
+            soonest.push(Reverse(live.until));
+        }
+        while latest.peek().is_some_and(|&(_, until)| until <= window) {
+            latest.pop();
+        }
+        while soonest.peek().is_some_and(|&Reverse(until)| until <= window) {
+            soonest.pop();
+        }
+        let from = latest.peek().map_or(windows.start, |&(from, _)| from);
+        from..soonest.peek().map_or(windows.end, |&Reverse(until)| until)
+    };
+    windows.clone().map(within).collect()
 }
 
 #[cfg(test)]

@@ -20,7 +20,7 @@ use good_lp::{
 };
 
 use crate::eliminate::prune;
-use crate::problem::{Held, Place, Problem, Proof, SearchError, Solution, Window, real, real_size};
+use crate::problem::{Held, Place, Problem, Proof, SearchError, Solution, real, real_size};
 
 #[cfg(feature = "highs")]
 pub(crate) use good_lp::solvers::highs::highs as solver;
@@ -178,17 +178,17 @@ fn fits_in_memory(
     unit: f64,
     model: &mut impl SolverModel,
 ) {
-    let nothing = [Window::default()];
-    let windows = if problem.windows.is_empty() { &nothing[..] } else { &problem.windows };
-    for window in windows {
+    let windows = if problem.windows.is_empty() { &[0][..] } else { &problem.windows };
+    for (window, &constant) in windows.iter().enumerate() {
         let bytes = |held: &Held| {
             let pairs = x[held.node].iter().zip(&problem.bytes[held.bytes]);
             pairs
                 .filter_map(|(variable, &bytes)| Some((*variable)? * (real(bytes) / unit)))
                 .sum::<Expression>()
         };
-        let held: Expression = problem.resident.iter().chain(&window.held).map(bytes).sum();
-        model.add_constraint(constraint!(held + real(window.constant) / unit <= limit.clone()));
+        let live = problem.live.iter().filter(|live| live.windows().contains(&window));
+        let held: Expression = problem.resident.iter().chain(live.map(|live| &live.held)).map(bytes).sum();
+        model.add_constraint(constraint!(held + real(constant) / unit <= limit.clone()));
     }
 }
 

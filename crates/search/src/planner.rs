@@ -95,13 +95,6 @@ pub fn held(plan: &Plan, live: Live) -> Vec<Holding> {
 pub enum PlanError {
     /// The space was not built.
     Space(SpaceError),
-    /// A block is too long for what it holds to be counted at each of its operations.
-    Long {
-        /// How many times a value is there while an operation runs.
-        held: u64,
-        /// How many times there may be.
-        limit: u64,
-    },
     /// What the user has fixed cannot be.
     Fixed(FixedError),
     /// No choice was found.
@@ -142,11 +135,6 @@ impl fmt::Display for PlanError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Space(error) => error.fmt(f),
-            Self::Long { held, limit } => write!(
-                f,
-                "a block of the program has values that are held at its operations {held} times in all, the \
-                 limit is {limit}: it needs fewer operations, or fewer values that wait for others"
-            ),
             Self::Fixed(error) => error.fmt(f),
             Self::Search(error) => error.fmt(f),
             Self::Unlike => f.write_str("the programs to choose among are not cut alike"),

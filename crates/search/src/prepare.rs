@@ -47,10 +47,6 @@ impl<'a> Prepared<'a> {
         (offer, live): (Offer, Live),
         (pinned, pins): (Option<&Pinned>, &[Pin]),
     ) -> Result<Self, PlanError> {
-        let most = cut.sections.iter().map(|section| held_at_operations(&section.graph)).max().unwrap_or(0);
-        if most > MOST_HELD {
-            return Err(PlanError::Long { held: most, limit: MOST_HELD });
-        }
         let values = pinned.map(|pinned| pinned.values(cut.graph)).unwrap_or_default();
         let spaces = spaces(&cut, mesh, offer, (&values, known));
         let mut spaces = spaces.map_err(PlanError::Space)?;
@@ -164,23 +160,6 @@ pub(crate) fn are_alike(first: &Cut<'_>, other: &Cut<'_>) -> bool {
             && shared(a) == shared(b)
     };
     first.sections.len() == other.sections.len() && first.sections.iter().zip(other.sections).all(same)
-}
-
-/// How many values are held at operations of a section at most, each counted at each: what is held at
-/// an operation is a list, and a section of `n` operations may have the square of that in them.
-const MOST_HELD: u64 = 1 << 22;
-
-/// How many times a value of a program has been made and is used later, while an operation runs.
-pub(crate) fn held_at_operations(graph: &Graph) -> u64 {
-    let mut last: Vec<usize> = vec![0; graph.values.len()];
-    for node in graph.node_ids() {
-        graph.node(node).operands.iter().for_each(|operand| last[operand.0] = node.0);
-    }
-    let span = |value: ValueId| match graph.value(value).source {
-        Source::Result { node, .. } => last[value.0].saturating_sub(node.0),
-        _ => 0,
-    };
-    graph.value_ids().map(|value| u64::try_from(span(value)).unwrap_or(u64::MAX)).fold(0, u64::saturating_add)
 }
 
 /// The values of a section that are some of the program's.

@@ -10,6 +10,7 @@
 //! [`Problem::memory`] define the two sides; solvers are tested against them.
 
 use std::fmt;
+use std::ops::Range;
 
 /// Nodes with choices, tables of times on pairs of nodes, and bytes live at points of time.
 ///
@@ -24,13 +25,15 @@ pub struct Problem {
     pub edges: Vec<Edge>,
     /// The tables that edges name. Edges that cost the same share one.
     pub tables: Vec<Table>,
-    /// The lists of bytes, one number per choice, that `resident` and `windows` name.
+    /// The lists of bytes, one number per choice, that `resident` and `live` name.
     pub bytes: Vec<Vec<u64>>,
     /// What is held through everything.
     pub resident: Vec<Held>,
-    /// The points of time at which memory must suffice. None at all means one at which only what
-    /// is resident is held.
-    pub windows: Vec<Window>,
+    /// For each point of time at which memory must suffice, what is live there whatever is chosen (bytes). None
+    /// at all means one at which only what is resident is held.
+    pub windows: Vec<u64>,
+    /// What is live at some of these points as much as choices say.
+    pub live: Vec<Live>,
 }
 
 /// A pair of nodes and the table of what their choices cost together.
@@ -71,13 +74,22 @@ pub struct Held {
     pub bytes: usize,
 }
 
-/// A point of time: what is live there, besides what is resident.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Window {
-    /// Live whatever is chosen (bytes).
-    pub constant: u64,
-    /// Live as much as the choice says.
-    pub held: Vec<Held>,
+/// What a node holds at points of time that follow each other.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Live {
+    /// The node, and its bytes.
+    pub held: Held,
+    /// The first window.
+    pub from: usize,
+    /// The first window after it at which it is not live.
+    pub until: usize,
+}
+
+impl Live {
+    /// The windows.
+    pub(crate) fn windows(&self) -> Range<usize> {
+        self.from..self.until
+    }
 }
 
 /// One choice for each node, and how good it is known to be.
@@ -238,8 +250,27 @@ impl Problem {
         if self.windows.is_empty() {
             return vec![0];
         }
-        let live = |window: &Window| window.constant + self.held(&window.held, choices);
-        self.windows.iter().map(live).collect()
+        let bytes = |live: &Live| self.bytes[live.held.bytes][choices[live.held.node]];
+        self.summed(bytes)
+    }
+
+    /// For each window its constant and what is live there, where each takes so many bytes.
+    pub(crate) fn summed(&self, bytes: impl Fn(&Live) -> u64) -> Vec<u64> {
+        // How much more is live at each window than at the one before.
+        let (mut more, mut less) = (vec![0; self.windows.len() + 1], vec![0; self.windows.len() + 1]);
+        for live in &self.live {
+            let bytes = bytes(live);
+            more[live.from] += bytes;
+            less[live.until] += bytes;
+        }
+        let mut live = 0;
+        let windows = self.windows.iter().zip(more).zip(less);
+        windows
+            .map(|((constant, more), less)| {
+                live = live + more - less;
+                constant + live
+            })
+            .collect()
     }
 
     /// The memory that each window takes (bytes): what is resident and what is live there.

@@ -1,13 +1,13 @@
 //! What repetitions and states add: repetition, cleared, carried, state-order, guard.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 
 use planner_ir::{Op, Real};
 
 use super::happens::Happens;
 use super::{Report, Violation};
 use crate::action::{Action, CollectiveKind};
-use crate::program::{BufferId, Kind, Program, Region, Repeated, StorageId, Turn};
+use crate::program::{BufferId, Kind, Program, Region, Repeated, Storage, StorageId, Turn};
 
 pub(super) fn check(program: &Program, found: &mut Vec<Violation>) {
     let mut report = Report { rank: program.rank, found };
@@ -21,12 +21,10 @@ pub(super) fn check(program: &Program, found: &mut Vec<Violation>) {
     check_repetition(program, &mut report);
     check_guard(program, &mut report);
     let happens = Happens::of(program);
-    for (index, storage) in program.storages.iter().enumerate() {
-        if storage.kind.state().is_some() {
-            let uses = Uses::of(program, StorageId(index));
-            check_cleared(program, &uses, &mut report);
-            check_order(program, &uses, &happens, &mut report);
-        }
+    let own: BTreeSet<BufferId> = program.states.iter().map(|port| port.buffer).collect();
+    for uses in Uses::of(program).values() {
+        check_cleared(program, uses, &mut report);
+        check_order(program, (uses, &own), &happens, &mut report);
     }
 }
 
@@ -36,10 +34,9 @@ fn check_repetition(program: &Program, report: &mut Report) {
         report.whole("repetition", "nothing is repeated, expected at least one micro-batch".to_owned());
     }
     check_turns(repeated, report);
-    let given = |buffer: &BufferId| {
-        let storage = program.buffer(*buffer).storage;
-        repeated.inputs.iter().any(|port| program.buffer(port.buffer).storage == storage)
-    };
+    let storage = |buffer: &BufferId| program.buffer(*buffer).storage;
+    let inputs: BTreeSet<StorageId> = repeated.inputs.iter().map(|port| storage(&port.buffer)).collect();
+    let given = |buffer: &BufferId| inputs.contains(&storage(buffer));
     for (index, instruction) in program.instructions.iter().enumerate() {
         let outside = !repeated.instructions.contains(&index);
         for buffer in instruction.action.reads().iter().filter(|it| outside && given(it)) {
@@ -98,13 +95,13 @@ fn check_guard(program: &Program, report: &mut Report) {
             .whole("guard", format!("it stands before instruction {guard}, expected one after repetitions"));
         return;
     }
-    let mut written = Vec::new();
+    let mut written = BTreeSet::new();
     for (index, instruction) in program.instructions[..guard].iter().enumerate() {
         for buffer in instruction.action.writes() {
             if program.storage(buffer).kind.lasts() {
                 report.at(index, "guard", format!("b{} is a state, written before the guard", buffer.0));
             }
-            written.push(program.buffer(buffer).storage);
+            written.insert(program.buffer(buffer).storage);
         }
     }
     for port in program.outputs.iter().filter(|port| port.is_checked()) {
@@ -126,22 +123,28 @@ struct Uses {
 }
 
 impl Uses {
-    fn of(program: &Program, storage: StorageId) -> Self {
-        let kind = program.storages[storage.0].kind;
-        let mut uses = Self { storage, kind, clears: Vec::new(), writes: Vec::new(), reads: Vec::new() };
+    /// Of all states.
+    fn of(program: &Program) -> BTreeMap<StorageId, Self> {
+        let states = program.storages.iter().enumerate().filter(|(_, it)| it.kind.state().is_some());
+        let unused = |(index, it): (usize, &Storage)| {
+            let (storage, kind) = (StorageId(index), it.kind);
+            (storage, Self { storage, kind, clears: Vec::new(), writes: Vec::new(), reads: Vec::new() })
+        };
+        let mut all: BTreeMap<StorageId, Self> = states.map(unused).collect();
         let start = program.repetition().start;
         for (index, instruction) in program.instructions.iter().enumerate() {
-            let here =
-                |buffer: BufferId| (program.buffer(buffer).storage == storage).then_some((index, buffer));
-            let writes = instruction.action.writes().into_iter().filter_map(here);
-            if index < start {
-                uses.clears.extend(writes)
-            } else {
-                uses.writes.extend(writes)
+            for buffer in instruction.action.writes() {
+                let Some(uses) = all.get_mut(&program.buffer(buffer).storage) else { continue };
+                let writes = if index < start { &mut uses.clears } else { &mut uses.writes };
+                writes.push((index, buffer));
             }
-            uses.reads.extend(instruction.action.reads().into_iter().filter_map(here));
+            for buffer in instruction.action.reads() {
+                if let Some(uses) = all.get_mut(&program.buffer(buffer).storage) {
+                    uses.reads.push((index, buffer));
+                }
+            }
         }
-        uses
+        all
     }
 
     /// What it is called in messages.
@@ -185,7 +188,12 @@ fn check_cleared(program: &Program, uses: &Uses, report: &mut Report) {
     }
 }
 
-fn check_order(program: &Program, uses: &Uses, happens: &Happens, report: &mut Report) {
+fn check_order(
+    program: &Program,
+    (uses, states): (&Uses, &BTreeSet<BufferId>),
+    happens: &Happens,
+    report: &mut Report,
+) {
     let mut wrong = |index: usize, buffer: BufferId, how: &str| {
         report.at(index, "state-order", format!("b{} of {} {how}", buffer.0, uses.name(program)));
     };
@@ -201,7 +209,7 @@ fn check_order(program: &Program, uses: &Uses, happens: &Happens, report: &mut R
     let end = program.repetition().end;
     for &(read, buffer) in &uses.reads {
         // The writes that are to be over, and the next one, which is not to have started.
-        let own = program.states.iter().any(|port| port.buffer == buffer);
+        let own = states.contains(&buffer);
         let made = uses.writes.iter().position(|it| it.1 == buffer && !own).map(|it| it + 1);
         let over = made.unwrap_or_else(|| {
             let settled = uses.kind.is_summed() && read >= end;

@@ -1,5 +1,6 @@
 //! What is equal to what: the two families of rules, derived from loops.
 
+use std::collections::BTreeSet;
 use std::sync::Arc;
 
 use egg::{Applier, EGraph, Id, PatternAst, Rewrite, SearchMatches, Searcher, Subst, Symbol, Var};
@@ -101,6 +102,17 @@ fn split_further(facts: &mut Facts, node: NodeId, partition: usize) -> Arc<[usiz
     let more: Arc<[usize]> = found.into_iter().map(|it| facts.alike.partitions.number(it)).collect();
     facts.alike.further.insert(kind, partition, Arc::clone(&more));
     more
+}
+
+/// How many partitions come of splitting one further and further, itself included.
+pub(super) fn partitions(facts: &mut Facts, node: NodeId, whole: Partition) -> usize {
+    let mut found = vec![facts.alike.partitions.number(whole)];
+    let mut known: BTreeSet<usize> = found.iter().copied().collect();
+    while let Some(base) = found.pop() {
+        let more = split_further(facts, node, base);
+        found.extend(more.iter().copied().filter(|it| known.insert(*it)));
+    }
+    known.len()
 }
 
 /// The partitions that split over one more axis.

@@ -21,7 +21,7 @@ use planner_ir::{CROSSING, NodeId, Phase, Source, ValueId};
 
 use super::{Assembly, Done, Held as Layouts, Use};
 use crate::live::Live;
-use crate::problem::{Held, Window};
+use crate::problem::{Held, Live as There};
 
 /// Which moments are counted.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -39,7 +39,7 @@ impl Assembly<'_> {
     /// Counts what is there, with these micro-batches under way.
     pub(super) fn add_memory(&mut self, counted: &Counted, live: Live) {
         let graph = &self.section.graph;
-        let mut windows: Vec<Window> = vec![Window::default(); graph.nodes.len()];
+        let moments = self.moments(counted);
         for value in graph.value_ids() {
             if self.is_resident(value) {
                 if let Some(rest) = self.assembled.rest[value.0].clone() {
@@ -77,28 +77,24 @@ impl Assembly<'_> {
             let alone = self.alone(value).clamp(made, last);
             if made < alone {
                 let bytes = self.bytes_of_own(value, &from);
-                for window in &mut windows[made..alone.min(made_until)] {
-                    window.held.push(Held { node: from.node, bytes });
-                }
+                self.add_live(&moments, made..alone.min(made_until), from.node, bytes);
             }
             let bytes = self.bytes(value, &from.layouts);
-            for window in windows.get_mut(alone..made_until).unwrap_or_default() {
-                window.held.push(Held { node: from.node, bytes });
-            }
+            self.add_live(&moments, alone..made_until, from.node, bytes);
             if let Some(held) = held {
                 let bytes = self.bytes(value, &held.layouts);
-                for window in &mut windows[used.max(alone)..last] {
-                    window.held.push(Held { node: held.node, bytes });
-                }
+                self.add_live(&moments, used.max(alone)..last, held.node, bytes);
             }
         }
-        if *counted == Counted::Kept {
-            return;
-        }
         for node in graph.node_ids() {
-            self.add_touched(node, &mut windows[node.0]);
+            self.add_touched(node, &moments);
         }
-        let is_counted = |node: &NodeId| {
+        self.assembled.problem.windows = vec![0; moments[graph.nodes.len()]];
+    }
+
+    /// For each operation, and after the last, how many before it have a window.
+    fn moments(&self, counted: &Counted) -> Vec<usize> {
+        let is_counted = |node: NodeId| {
             let runs_here = match counted {
                 Counted::Every => true,
                 Counted::Turn(nodes) => nodes.contains(&node.0),
@@ -106,8 +102,23 @@ impl Assembly<'_> {
             };
             runs_here && self.assembled.work[node.0].is_some()
         };
-        self.assembled.problem.windows =
-            graph.node_ids().filter(is_counted).map(|node| windows[node.0].clone()).collect();
+        let mut moments = vec![0];
+        moments.extend(self.section.graph.node_ids().scan(0, |before, node| {
+            *before += usize::from(is_counted(node));
+            Some(*before)
+        }));
+        moments
+    }
+
+    /// What a node holds while these operations run.
+    fn add_live(&mut self, moments: &[usize], operations: Range<usize>, node: usize, bytes: usize) {
+        if operations.is_empty() {
+            return;
+        }
+        let [from, until] = [operations.start, operations.end].map(|it| moments[it]);
+        if from < until {
+            self.assembled.problem.live.push(There { held: Held { node, bytes }, from, until });
+        }
     }
 
     /// A value that is there through everything, so many times.
@@ -118,8 +129,12 @@ impl Assembly<'_> {
     }
 
     /// An operation's results, and the operands that it uses last.
-    fn add_touched(&mut self, node: NodeId, window: &mut Window) {
+    fn add_touched(&mut self, node: NodeId, moments: &[usize]) {
         let graph = &self.section.graph;
+        let moment = node.0..node.0 + 1;
+        if moments[moment.start] == moments[moment.end] {
+            return;
+        }
         let Some(Done { node: work, choices }) = &self.assembled.work[node.0] else { return };
         let node_ = graph.node(node);
         let local = |value: ValueId, layout: usize| {
@@ -145,7 +160,8 @@ impl Assembly<'_> {
         let node = *work;
         let problem = &mut self.assembled.problem;
         problem.bytes.push(bytes);
-        window.held.push(Held { node, bytes: problem.bytes.len() - 1 });
+        let bytes = problem.bytes.len() - 1;
+        self.add_live(moments, moment, node, bytes);
     }
 
     /// Whether a value stays where it is through everything.

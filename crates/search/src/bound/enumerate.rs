@@ -7,6 +7,7 @@
 //! its limit as a bound, one that ends and finds something has the optimum.
 
 use std::borrow::Cow;
+use std::ops::Range;
 
 use super::Search;
 use crate::chain::{Goal, priced_costs};
@@ -39,7 +40,8 @@ pub(super) fn close(search: &mut Search<'_>) -> Result<(), SearchError> {
         Err(SearchError::TooWide { .. }) => return Ok(()),
         reduced => reduced?,
     };
-    let constant: f64 = small.windows.iter().zip(&live).map(|(at, price)| price * real(at.constant)).sum();
+    let constant: f64 =
+        small.windows.iter().zip(&live).map(|(&constant, price)| price * real(constant)).sum();
     let root = reduced.table[0] + constant - resident * real(search.capacity);
 
     let mut walk = Walk::new(&pruned, &reduced, search.capacity);
@@ -102,7 +104,7 @@ struct Walk<'a> {
     capacity: u64,
     choices: Vec<usize>,
     /// For each node, the windows it is held in, or none for what is resident, and its bytes.
-    held: Vec<Vec<(Option<usize>, &'a [u64])>>,
+    held: Vec<Vec<(Option<Range<usize>>, &'a [u64])>>,
     /// What the chosen nodes hold and the others hold at least.
     resident: u64,
     live: Vec<u64>,
@@ -121,13 +123,11 @@ impl<'a> Walk<'a> {
         for held in &problem.resident {
             of_node[held.node].push((None, bytes(held)));
         }
-        let mut live = vec![0; problem.windows.len().max(1)];
-        for (index, window) in problem.windows.iter().enumerate() {
-            live[index] = window.constant + window.held.iter().map(least).sum::<u64>();
-            for held in &window.held {
-                of_node[held.node].push((Some(index), bytes(held)));
-            }
+        for live in &problem.live {
+            of_node[live.held.node].push((Some(live.windows()), bytes(&live.held)));
         }
+        let mut live = problem.summed(|live| least(&live.held));
+        live.resize(problem.windows.len().max(1), 0);
         Self {
             problem,
             reduced,
@@ -182,7 +182,9 @@ impl<'a> Walk<'a> {
         for (window, bytes) in &self.held[node] {
             let beyond = bytes[choice] - bytes.iter().copied().min().unwrap_or(0);
             match window {
-                Some(window) => self.live[*window] = shift(self.live[*window], beyond),
+                Some(windows) => {
+                    self.live[windows.clone()].iter_mut().for_each(|live| *live = shift(*live, beyond));
+                }
                 None => self.resident = shift(self.resident, beyond),
             }
         }

@@ -1,7 +1,7 @@
 //! Greedy repair of an assignment that takes too much memory, and greedy improvement of one that
 //! fits.
 
-use crate::problem::{Edge, Problem, real};
+use crate::problem::{Edge, Live, Problem, real};
 
 /// The most passes over all nodes in a repair.
 const REPAIRS: usize = 40;
@@ -22,8 +22,8 @@ pub(super) struct State<'a> {
     edges: Vec<Vec<Edge>>,
     /// For each node, the lists of bytes that it keeps resident.
     resident_of: Vec<Vec<usize>>,
-    /// For each node, the windows it is live in and its lists of bytes there.
-    live_of: Vec<Vec<(usize, usize)>>,
+    /// For each node, when it is live, and its lists of bytes then.
+    live_of: Vec<Vec<Live>>,
     resident: u64,
     live: Vec<u64>,
 }
@@ -91,10 +91,8 @@ impl<'a> State<'a> {
             resident_of[held.node].push(held.bytes);
         }
         let mut live_of = vec![Vec::new(); nodes];
-        for (window, at) in problem.windows.iter().enumerate() {
-            for held in &at.held {
-                live_of[held.node].push((window, held.bytes));
-            }
+        for live in &problem.live {
+            live_of[live.held.node].push(*live);
         }
         let resident = problem.resident(&choices);
         let live = problem.live(&choices);
@@ -132,7 +130,7 @@ impl<'a> State<'a> {
             let bytes = &self.problem.bytes[bytes];
             bytes[choice] < bytes[old]
         };
-        let live = self.live_of[node].iter().map(|(_, bytes)| bytes);
+        let live = self.live_of[node].iter().map(|live| &live.held.bytes);
         self.resident_of[node].iter().chain(live).any(fewer)
     }
 
@@ -150,9 +148,10 @@ impl<'a> State<'a> {
     fn price_in(&self, node: usize, choice: usize, windows: u64, time: f64) -> Option<f64> {
         let old = self.choices[node];
         let weighed = |choice: usize| {
-            let live = self.live_of[node].iter().map(|&(window, bytes)| {
-                let violated = self.resident + self.live[window] > self.capacity;
-                if violated { self.problem.bytes[bytes][choice] } else { 0 }
+            let live = self.live_of[node].iter().map(|at| {
+                let violated = |&&live: &&u64| self.resident + live > self.capacity;
+                let windows = self.live[at.windows()].iter().filter(violated).count();
+                self.problem.bytes[at.held.bytes][choice] * u64::try_from(windows).unwrap_or(u64::MAX)
             });
             self.kept(node, choice) * windows + live.sum::<u64>()
         };
@@ -179,9 +178,9 @@ impl<'a> State<'a> {
     pub(super) fn take(&mut self, node: usize, choice: usize) {
         let old = self.choices[node];
         self.resident = self.resident + self.kept(node, choice) - self.kept(node, old);
-        for &(window, bytes) in &self.live_of[node] {
-            let bytes = &self.problem.bytes[bytes];
-            self.live[window] = self.live[window] + bytes[choice] - bytes[old];
+        for at in &self.live_of[node] {
+            let bytes = &self.problem.bytes[at.held.bytes];
+            self.live[at.windows()].iter_mut().for_each(|live| *live = *live + bytes[choice] - bytes[old]);
         }
         self.choices[node] = choice;
     }

@@ -5,7 +5,7 @@ use crate::chain::Segment;
 use crate::chain::tests::random_chain;
 use crate::exhaustive;
 use crate::problem::tests::{Dice, close, random, small_domains};
-use crate::problem::{Edge, Held, Table, Window};
+use crate::problem::{Edge, Held, Table};
 
 /// What a run over many random problems met.
 #[derive(Debug, Default)]
@@ -162,8 +162,8 @@ fn large(seed: u64, nodes: usize, domain: usize) -> Problem {
         problem.bytes.push((0..domain).map(|_| dice.below(1000)).collect());
         problem.resident.push(Held { node, bytes: node });
         let near = node.saturating_sub(3)..node;
-        let held = near.map(|node| Held { node, bytes: node }).collect();
-        problem.windows.push(Window { constant: dice.below(100), held });
+        let held: Vec<Held> = near.map(|node| Held { node, bytes: node }).collect();
+        problem.push_window(dice.below(100), &held);
         for (distance, table) in [(1, node % 2), (4, 2 + node % 2)] {
             if let Some(from) = node.checked_sub(distance) {
                 problem.edges.push(Edge { from, to: node, table });
@@ -249,14 +249,39 @@ fn an_exchange_takes_what_neither_move_can_do_alone() {
 
 #[test]
 fn windows_that_hold_less_than_another_have_no_row() {
-    let held = |node| Held { node, bytes: 0 };
-    let window =
-        |constant, nodes: &[usize]| Window { constant, held: nodes.iter().map(|&node| held(node)).collect() };
-    let windows =
-        vec![window(1, &[0]), window(1, &[0, 1]), window(2, &[1]), window(1, &[1, 0]), window(0, &[])];
-    let problem = Problem { times: vec![vec![0.0]; 2], bytes: vec![vec![1]], windows, ..Problem::default() };
+    let mut problem = Problem { times: vec![vec![0.0]; 2], bytes: vec![vec![1]], ..Problem::default() };
+    for (constant, nodes) in
+        [(1, &[0][..]), (1, &[0, 1]), (1, &[1, 0]), (2, &[1]), (0, &[]), (1, &[0]), (0, &[0, 1])]
+    {
+        let held: Vec<Held> = nodes.iter().map(|&node| Held { node, bytes: 0 }).collect();
+        problem.push_window(constant, &held);
+    }
     let rows: Vec<usize> = rows(&problem.into()).iter().map(|row| row.window).collect();
-    assert_eq!(rows, vec![1, 2]);
+    assert_eq!(rows, vec![1, 3, 5, 6]);
+}
+
+/// Whether all of one window is in another is told by where the spans of what is live there meet.
+#[test]
+fn windows_without_a_row_never_hold_more_than_another_one() {
+    let mut needless = 0;
+    for seed in 0..500 {
+        let mut dice = Dice(seed);
+        let domains = small_domains(&mut dice);
+        let mut problem = random(&mut dice, &domains, 20);
+        for _ in 0..dice.index(12) {
+            let held = |node| Held { node, bytes: node };
+            let held: Vec<Held> = (0..domains.len()).filter(|_| dice.below(3) > 0).map(held).collect();
+            problem.push_window(dice.below(3), &held);
+        }
+        let rows: Vec<usize> = rows(&problem.clone().into()).iter().map(|row| row.window).collect();
+        for _ in 0..20 {
+            let memory = problem.memory(&dice.choices(&domains));
+            let most = rows.iter().map(|&row| memory[row]).max();
+            assert_eq!(most, memory.iter().copied().max(), "seed {seed}");
+        }
+        needless += problem.windows.len().max(1) - rows.len();
+    }
+    assert!(needless > 100, "{needless}");
 }
 
 #[test]

@@ -1,7 +1,7 @@
 //! A chain as one problem, in which a node that blocks share is one node.
 
 use super::{Chain, ChainChoices, Segment};
-use crate::problem::{Edge, Held, Problem, Window};
+use crate::problem::{Edge, Held, Live, Problem};
 
 /// A chain as one problem, and which node is which.
 #[derive(Clone, Debug, PartialEq)]
@@ -105,9 +105,10 @@ impl Problem {
         }
         let held = |held: &Held| Held { node: nodes[held.node], bytes: bytes + held.bytes };
         self.resident.extend(block.resident.iter().map(held));
-        for window in &block.windows {
-            let all = window.held.iter().map(held).collect();
-            self.windows.push(Window { constant: window.constant, held: all });
-        }
+        let first = self.windows.len();
+        let live =
+            |live: &Live| Live { held: held(&live.held), from: first + live.from, until: first + live.until };
+        self.live.extend(block.live.iter().map(live));
+        self.windows.extend_from_slice(&block.windows);
     }
 }

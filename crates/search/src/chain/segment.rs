@@ -344,7 +344,7 @@ impl Body {
 
         // What is live whatever is chosen is paid by every block.
         let windows = problem.windows.iter().zip(live);
-        let constant: f64 = windows.map(|(window, price)| price * real(window.constant)).sum();
+        let constant: f64 = windows.map(|(&constant, price)| price * real(constant)).sum();
         let table = self.table(&least, domains).into_iter().map(|cost| cost + constant).collect();
         Ok(Minimised { by, table, constant })
     }
@@ -390,8 +390,11 @@ fn zeros(problem: &Problem) -> Vec<Table> {
 pub(crate) fn priced_costs(problem: &Problem, goal: Goal, resident: f64, live: &[f64]) -> Vec<Vec<f64>> {
     let own = |times: &Vec<f64>| times.iter().map(|&time| goal.of(time)).collect();
     let mut costs: Vec<Vec<f64>> = problem.times.iter().map(own).collect();
-    let windows = problem.windows.iter().zip(live);
-    let live = windows.flat_map(|(window, &price)| window.held.iter().map(move |held| (held, price)));
+    // What a byte costs from the first window up to each.
+    let mut up_to = Vec::with_capacity(live.len() + 1);
+    up_to.push(0.0);
+    live.iter().for_each(|price| up_to.push(up_to[up_to.len() - 1] + price));
+    let live = problem.live.iter().map(|live| (&live.held, up_to[live.until] - up_to[live.from]));
     for (held, price) in problem.resident.iter().map(|held| (held, resident)).chain(live) {
         if price > 0.0 {
             for (cost, &bytes) in costs[held.node].iter_mut().zip(&problem.bytes[held.bytes]) {

@@ -15,7 +15,7 @@
 use std::collections::BTreeMap;
 
 use super::{Segment, Shared};
-use crate::problem::{Edge, Held, Problem, Table, Window};
+use crate::problem::{Edge, Held, Live, Problem, Table};
 
 /// One of the problems that a block may be.
 #[derive(Clone, Debug, PartialEq)]
@@ -163,14 +163,20 @@ impl Problem {
         self.bytes.extend(variant.bytes.iter().map(|bytes| [&bytes[..], &[0]].concat()));
         let held = |held: &Held| Held { node: first + held.node, bytes: bytes + held.bytes };
         self.resident.extend(variant.resident.iter().map(held));
-        for window in &variant.windows {
-            let mut all: Vec<Held> = window.held.iter().map(held).collect();
-            if window.constant > 0 {
-                let constant = (0..variants).map(|it| if it == number { window.constant } else { 0 });
-                all.push(Held { node: selector, bytes: self.bytes.len() });
-                self.bytes.push(constant.collect());
+        let window = self.windows.len();
+        let live = |live: &Live| Live {
+            held: held(&live.held),
+            from: window + live.from,
+            until: window + live.until,
+        };
+        self.live.extend(variant.live.iter().map(live));
+        for (at, &constant) in variant.windows.iter().enumerate() {
+            if constant > 0 {
+                let held = Held { node: selector, bytes: self.bytes.len() };
+                self.bytes.push((0..variants).map(|it| if it == number { constant } else { 0 }).collect());
+                self.live.push(Live { held, from: window + at, until: window + at + 1 });
             }
-            self.windows.push(Window { constant: 0, held: all });
+            self.windows.push(0);
         }
     }
 

@@ -17,7 +17,7 @@ use std::collections::BTreeMap;
 use rayon::prelude::*;
 
 use super::order::{Greed, Order, Shape};
-use crate::problem::{Edge, Problem, Table};
+use crate::problem::{Edge, Problem, Table, real_size};
 
 /// Work of an elimination that is not worth lessening (additions).
 const WORTH: f64 = 1e6;
@@ -30,6 +30,15 @@ const GAIN: f64 = 0.8;
 
 /// The most edges of a node whose sets are all tried; of others, single edges and pairs are.
 const MOST_EDGES: usize = 6;
+
+/// How many additions take as long as a step of an order.
+const STEP: f64 = 64.0;
+
+/// How many steps of orders take hardly any time.
+const FEW_STEPS: f64 = 1e5;
+
+/// The most sets of edges that are looked at for a node of classes.
+const MOST_LOOKS: usize = 1 << 14;
 
 /// A node and some of its edges.
 #[derive(Clone, Debug)]
@@ -75,9 +84,11 @@ pub(super) fn lessened(problem: Problem, kept: &[usize], worth: f64) -> (Problem
     (problem, order)
 }
 
-/// Nodes of the heaviest step with sets of edges through which few classes are seen.
+/// Nodes of the heaviest step with sets of edges through which few classes are seen: no more than are tried
+/// with the work that there is to be lessened.
 fn candidates(problem: &Problem, rows: &mut Rows, shape: &Shape, order: &Order) -> Vec<Seen> {
     let mut found = Vec::new();
+    let mut left = looks(shape, order);
     for &node in &order.heaviest {
         if order.kept.contains(&node) || shape.classes_of[node].is_some() {
             continue;
@@ -86,23 +97,37 @@ fn candidates(problem: &Problem, rows: &mut Rows, shape: &Shape, order: &Order) 
         let own = problem.edges.iter().enumerate();
         let own = own.filter(|(_, edge)| (edge.from == node || edge.to == node) && !is_class(edge));
         let own: Vec<usize> = own.map(|(index, _)| index).collect();
-        let seen = sets(&own).into_iter().map(|edges| Seen::through((problem, &mut *rows), node, edges));
-        found.extend(seen.filter(|seen| 2 * seen.count <= problem.times[node].len()));
+        for edges in sets(&own) {
+            let Some(less) = left.checked_sub(1) else { return found };
+            left = less;
+            let seen = Seen::through((problem, &mut *rows), node, edges);
+            if 2 * seen.count <= problem.times[node].len() {
+                found.push(seen);
+            }
+        }
     }
     found
 }
 
+/// How many sets of edges are looked at: an order with each takes about as many steps as there are nodes and
+/// edges, and all of them together are not to take longer than the elimination, or hardly any time.
+pub(super) fn looks(shape: &Shape, order: &Order) -> usize {
+    let each = real_size(shape.domains.len() + shape.edges.len());
+    let most = (order.work / STEP).max(FEW_STEPS);
+    (0..MOST_LOOKS).take_while(|&looks| real_size(looks) * each < most).count()
+}
+
 /// Sets of some of these edges, not of all.
-fn sets(edges: &[usize]) -> Vec<Vec<usize>> {
+fn sets(edges: &[usize]) -> Box<dyn Iterator<Item = Vec<usize>> + '_> {
     if edges.len() <= MOST_EDGES {
-        let set = |bits: usize| {
+        let set = move |bits: usize| {
             let picked = edges.iter().enumerate().filter(move |(at, _)| bits >> at & 1 == 1);
             picked.map(|(_, &edge)| edge).collect()
         };
-        return (1..(1usize << edges.len()).saturating_sub(1)).map(set).collect();
+        return Box::new((1..(1usize << edges.len()).saturating_sub(1)).map(set));
     }
     let pairs = edges.iter().enumerate().flat_map(|(at, &a)| edges[at..].iter().map(move |&b| (a, b)));
-    pairs.map(|(a, b)| if a == b { vec![a] } else { vec![a, b] }).collect()
+    Box::new(pairs.map(|(a, b)| if a == b { vec![a] } else { vec![a, b] }))
 }
 
 /// For tables and each of their sides, which rows are equal: each has the number of the first that it equals.

@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use crate::problem::{Held, Problem, Table, Window};
+use crate::problem::{Held, Live, Problem, Table};
 
 /// A problem without its needless choices.
 #[derive(Clone, Debug, PartialEq)]
@@ -64,23 +64,16 @@ pub(crate) fn restrict(problem: &Problem, choices: &[Vec<usize>]) -> Problem {
 
     let mut bytes = Vec::new();
     let mut bytes_of = BTreeMap::new();
-    let mut restricted = |held: &[Held]| -> Vec<Held> {
-        let one = |held: &Held| {
-            let left = &choices[held.node];
-            let index = *bytes_of.entry((held.bytes, left)).or_insert_with(|| {
-                bytes.push(left.iter().map(|&choice| problem.bytes[held.bytes][choice]).collect());
-                bytes.len() - 1
-            });
-            Held { node: held.node, bytes: index }
-        };
-        held.iter().map(one).collect()
+    let mut restricted = |held: &Held| {
+        let left = &choices[held.node];
+        let index = *bytes_of.entry((held.bytes, left)).or_insert_with(|| {
+            bytes.push(left.iter().map(|&choice| problem.bytes[held.bytes][choice]).collect());
+            bytes.len() - 1
+        });
+        Held { node: held.node, bytes: index }
     };
-    let resident = restricted(&problem.resident);
-    let windows = problem
-        .windows
-        .iter()
-        .map(|window| Window { constant: window.constant, held: restricted(&window.held) })
-        .collect();
+    let resident = problem.resident.iter().map(&mut restricted).collect();
+    let live = problem.live.iter().map(|live| Live { held: restricted(&live.held), ..*live }).collect();
 
     let times = problem
         .times
@@ -88,7 +81,7 @@ pub(crate) fn restrict(problem: &Problem, choices: &[Vec<usize>]) -> Problem {
         .zip(choices)
         .map(|(times, left)| left.iter().map(|&choice| times[choice]).collect())
         .collect();
-    Problem { times, edges, tables, bytes, resident, windows }
+    Problem { times, edges, tables, bytes, resident, windows: problem.windows.clone(), live }
 }
 
 impl Pruned {
@@ -111,7 +104,7 @@ fn uses(problem: &Problem) -> Vec<Uses> {
         uses[edge.from].edges.push(index);
         uses[edge.to].edges.push(index);
     }
-    let held = problem.windows.iter().flat_map(|window| &window.held).chain(&problem.resident);
+    let held = problem.live.iter().map(|live| &live.held).chain(&problem.resident);
     for held in held {
         uses[held.node].bytes.push(held.bytes);
     }

@@ -221,6 +221,21 @@ fn nodes_of_classes_change_nothing_but_the_work() {
     assert!(added > 100, "{added}");
 }
 
+/// A node with very many edges has very many pairs of them, each of which takes an order of all nodes to look at.
+#[test]
+fn what_is_looked_at_for_nodes_of_classes_grows_no_faster_than_the_problem() {
+    let looked = |leaves: usize| {
+        let mut problem = of_few_classes(&mut Dice(3), &[12, 12]);
+        problem.times.resize(leaves + 1, vec![0.0; 12]);
+        problem.edges = (1..=leaves).map(|to| Edge { from: 0, to, table: 0 }).collect();
+        let shape = order::Shape::of(&problem);
+        let order = shape.order(&[]);
+        classes::looks(&shape, &order) * (shape.domains.len() + shape.edges.len())
+    };
+    let [few, many] = [2_000, 16_000].map(looked);
+    assert!(many <= 8 * few + 100_000, "{few} {many}");
+}
+
 /// Queries and keys are turned by the same angles, and used together: without classes, the copies of
 /// the angles join the many ways to turn the ones to those to turn the others.
 #[test]

@@ -63,10 +63,24 @@ pub(crate) fn random(dice: &mut Dice, domains: &[usize], odds: u64) -> Problem {
     }
     problem.resident = some(dice, domains.len());
     for _ in 0..dice.index(4) {
-        let window = Window { constant: dice.below(20), held: some(dice, domains.len()) };
-        problem.windows.push(window);
+        let constant = dice.below(20);
+        problem.push_window(constant, &some(dice, domains.len()));
     }
     problem
+}
+
+impl Problem {
+    /// Adds a window; what is live in the one before too stays so.
+    pub(crate) fn push_window(&mut self, constant: u64, held: &[Held]) {
+        let window = self.windows.len();
+        self.windows.push(constant);
+        for &held in held {
+            match self.live.iter_mut().find(|live| live.held == held && live.until == window) {
+                Some(live) => live.until += 1,
+                None => self.live.push(Live { held, from: window, until: window + 1 }),
+            }
+        }
+    }
 }
 
 /// Some of the nodes, each holding its own list of bytes.
@@ -95,9 +109,10 @@ fn example() -> Problem {
         tables: vec![Table { columns: 2, entries: vec![0.1, 0.2, 0.3, 0.4, f64::INFINITY, 0.6] }],
         bytes: vec![vec![5, 6], vec![7, 8, 9]],
         resident: vec![Held { node: 0, bytes: 0 }],
-        windows: vec![
-            Window { constant: 100, held: Vec::new() },
-            Window { constant: 50, held: vec![Held { node: 1, bytes: 1 }, Held { node: 0, bytes: 0 }] },
+        windows: vec![100, 50],
+        live: vec![
+            Live { held: Held { node: 1, bytes: 1 }, from: 1, until: 2 },
+            Live { held: Held { node: 0, bytes: 0 }, from: 1, until: 2 },
         ],
     }
 }
@@ -116,7 +131,7 @@ fn memory_is_resident_and_live_bytes_per_window() {
 
 #[test]
 fn a_problem_without_windows_has_one_that_holds_what_is_resident() {
-    let problem = Problem { windows: Vec::new(), ..example() };
+    let problem = Problem { windows: Vec::new(), live: Vec::new(), ..example() };
     assert_eq!(problem.memory(&[1, 2]), vec![6]);
 }
 

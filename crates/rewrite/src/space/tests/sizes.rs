@@ -89,3 +89,31 @@ fn the_page_on_space_and_time_says_what_time_adds() {
     }
     assert!(page == expected, "the page is not what it should be (BLESS=1 rewrites it):\n{rows}");
 }
+
+/// Products of one value by as many weights.
+fn products(many: usize) -> Graph {
+    let mut it = Draft(Graph::default());
+    let x = it.input(&[64, 64]);
+    for _ in 0..many {
+        let w = it.weight(&[64, 64]);
+        it.contract("mk", "kn", "mn", &[x, w]);
+    }
+    it.0
+}
+
+#[test]
+fn what_is_too_large_is_known_before_it_is_built() {
+    let (mesh, offer) = (Mesh::of_sizes(&[2, 2]), Offer::default());
+    let (graph, ends) = gpt(8, 1024, 768, 12);
+    for (graph, ends) in [(graph, &ends[..]), (products(20), &[])] {
+        let least = least_terms(&graph, &mut Facts::new(&graph, &mesh, ends, offer, Alike::default()));
+        let nodes = space(&graph, &mesh, ends, offer).unwrap().statistics.nodes;
+        assert!(least <= nodes && nodes < 4 * least, "{least} of {nodes}");
+    }
+    let mut known = Alike::default();
+    let refused = built(&products(20_000), &mesh, &[], offer, &mut known);
+    assert_eq!(refused.unwrap_err(), SpaceError::Limit(NODE_LIMIT));
+    // How products are split is known, and none was put between layouts.
+    let one = known.partitions.ranks().len();
+    assert!(one > 10 && one < 10_000 && known.ends.get(0, 0).is_none(), "{one}");
+}

@@ -1,7 +1,7 @@
 //! Blocks of many operations.
 
 use super::*;
-use crate::prepare::held_at_operations;
+use crate::problem::Problem;
 
 /// Functions of one value, each of the one before; or of the first, and then their sum.
 fn long(operations: usize, is_wide: bool) -> Graph {
@@ -23,27 +23,30 @@ fn long(operations: usize, is_wide: bool) -> Graph {
     it.0
 }
 
-#[test]
-fn what_a_chain_holds_grows_with_its_length() {
-    for operations in [100, 1000] {
-        let most = u64::try_from(operations).expect("is small");
-        assert_eq!(held_at_operations(&long(operations, false)), most - 1);
-        assert!(held_at_operations(&long(operations, true)) > most * most / 2);
-    }
-}
-
-#[test]
-fn a_block_that_holds_too_much_is_refused() {
-    let blocks = rewrite::blocks(&long(2, true));
-    let mut sections = sections(&blocks);
-    sections[0].graph = long(6000, true);
+/// The problem of a program as one block.
+fn problem(graph: &Graph) -> Problem {
+    let sections = [Section::whole(graph)];
     let mesh = Mesh::parse("2").expect("is a mesh");
     let machine = shipped::named("h100-80g-2x").expect("is a machine");
     let prices = MachinePrices::new(&machine, &mesh).expect("suits");
-    let cut = Cut { graph: &blocks.graph, sections: &sections };
+    let cut = Cut { graph, sections: &sections };
     let known = (&prices as &dyn Prices, &rewrite::Spaces::default(), crate::clocks::Weights::ONE);
-    let refused =
+    let prepared =
         Prepared::new(cut, &mesh, known, (rewrite::Offer::default(), crate::Live::ONE), (None, &[]));
-    let error = refused.err().map(|it| it.to_string()).unwrap_or_default();
-    assert!(error.contains("the limit is 4194304"), "{error}");
+    let prepared = prepared.unwrap_or_else(|error| panic!("{error}"));
+    prepared.assembled[0].problem.clone()
+}
+
+/// Where values wait for each other, what is held at all operations grows with the square of their number:
+/// the problem says for each value how long it is held.
+#[test]
+fn what_is_said_of_memory_grows_with_the_number_of_operations() {
+    for is_wide in [false, true] {
+        let [few, many] = [500, 1000].map(|operations| problem(&long(operations, is_wide)));
+        let held = |problem: &Problem| problem.live.iter().map(|it| it.windows().len()).sum::<usize>();
+        let said = |problem: &Problem| (problem.live.len(), problem.windows.len(), problem.bytes.len());
+        let ((lives, windows, lists), most) = (said(&many), said(&few));
+        assert!(lives <= 2 * most.0 + 4 && windows <= 2 * most.1 + 4 && lists <= 2 * most.2 + 4, "{most:?}");
+        assert_eq!(held(&many) > 3 * held(&few), is_wide);
+    }
 }
