@@ -97,14 +97,17 @@ fn flat_prices(search: &Search<'_>) -> Vec<f64> {
     prices
 }
 
+/// In which windows bytes are held, or none for what is resident, and how many of each choice.
+type Bytes<'a> = (Option<Range<usize>>, &'a [u64]);
+
 /// A walk over the assignments, the last eliminated node first.
 struct Walk<'a> {
     problem: &'a Problem,
     reduced: &'a Reduced<'a>,
     capacity: u64,
     choices: Vec<usize>,
-    /// For each node, the windows it is held in, or none for what is resident, and its bytes.
-    held: Vec<Vec<(Option<Range<usize>>, &'a [u64])>>,
+    /// For each node, its bytes.
+    held: Vec<Vec<Bytes<'a>>>,
     /// What the chosen nodes hold and the others hold at least.
     resident: u64,
     live: Vec<u64>,
