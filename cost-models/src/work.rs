@@ -5,6 +5,7 @@
 
 mod least; // of all devices together
 mod lying; // which way matrices lie
+mod recurrence; // states that go from token to token
 
 use planner_ir::{
     AttentionClass, Contract, Conv, ConvolutionClass, ExpertsClass, GatherClass, Label, MovementClass, Op,
@@ -77,6 +78,9 @@ pub fn operation(device: &Device, work: &Work<'_>) -> Seconds {
             computing.max(touch(device, operands, results))
         }
         OpClass::Attention(AttentionClass::Merge) => pass(device, Pass::Softmax, operands, results),
+        OpClass::Recurrence(it) => {
+            recurrence::time(device, it, operands).max(touch(device, operands, results))
+        }
         OpClass::Experts(ExpertsClass::Forward { active }) => {
             experts(device, operands.len() - 2, active, whole, operands)
         }

@@ -11,7 +11,7 @@ use crate::reduce::{From, Own};
 use crate::widen::widened;
 use crate::{
     attention, cast, contract, conv, elementwise, experts, generate, indexing, loss, movement, norm,
-    optimizer, order, quantised, reduce, region, resize,
+    optimizer, order, quantised, recurrence, reduce, region, resize,
 };
 
 /// Computes blocks of an operation's results from blocks of its operands.
@@ -126,6 +126,7 @@ fn dispatch(op: &Op, operands: &[Tensor], results: &mut [TensorMut]) -> Result<(
         Op::AttentionGradient { attention, .. } => {
             attention::attention_gradient(attention, operands, results)
         }
+        Op::Recurrence(it) => recurrence::recurrence(*it, operands, results),
         Op::ExpertsGradient { activation, .. } => experts::experts_gradient(*activation, operands, results),
         Op::Update(optimizer) => optimizer::update(*optimizer, operands, results),
         Op::Region(region) => region::compute(region, operands, results),

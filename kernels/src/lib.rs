@@ -25,6 +25,7 @@ mod norm; // rows made comparable: softmax and the normalisations
 mod product; // the one matrix product
 mod contract; // sums of products in index notation
 mod attention; // scaled dot-product attention, rotary embedding
+mod recurrence; // states that go from token to token
 mod conv; // convolution
 mod resize; // resampling
 mod loss; // cross entropy

@@ -82,6 +82,7 @@ impl Op {
             }
             Self::InstanceNorm { epsilon } => products::instance_norm(*epsilon, site, emit),
             Self::Attention(attention) => products::attention(*attention, site, emit),
+            Self::Recurrence(it) => products::recurrence(*it, site, emit),
             Self::Rotary(pairing) => products::rotary(*pairing, site, emit),
             Self::Conv(conv) => products::conv(conv, site, emit),
             Self::ConvInputGradient { conv, .. } => products::conv_input_gradient(conv, site, emit),

@@ -5,11 +5,12 @@ mod elements; // the elements of results
 mod gradients; // gradients and the steps of optimizers
 mod movement; // operations that move elements
 mod products; // contractions, attention, convolutions, experts
+mod recurrence; // states that go from token to token
 
 use std::fmt;
 
 use crate::data::{DType, Type};
-use crate::op::{Op, Optimizer, Resize};
+use crate::op::{Op, Optimizer, Recurrence, Resize};
 use checks::{
     ascending, broadcast, checked_bytes, checked_elements, expect, fits_into, indices, is_index, kept,
     not_empty, same_dtype, within,
@@ -25,6 +26,7 @@ use products::{
     attention_merge_type, attention_type, contract_type, conv_type, dequantize_type, experts_type,
     region_type,
 };
+use recurrence::recurrence_type;
 
 /// Why operands do not fit an operation.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -136,6 +138,7 @@ impl Op {
                 Ok(vec![operands[0].clone()])
             }
             Self::Attention(attention) => attention_type(attention, operands),
+            Self::Recurrence(it) => recurrence_type(*it, operands),
             Self::Rotary(_) | Self::RotaryGradient(_) => {
                 let last = operands[0].shape.last().copied().unwrap_or(1);
                 expect(operands, 0, operands[0].dtype.is_float(), "floating-point numbers")?;
@@ -305,6 +308,10 @@ impl Op {
             Self::Attention(_) => (found == 3 || found == 4, "3 or 4"),
             Self::AttentionGradient { mask: true, .. } => (found == 7, "7"),
             Self::AttentionGradient { mask: false, .. } => (found == 6 || found == 7, "6 or 7"),
+            Self::Recurrence(Recurrence::SelectiveScan) => (found == 5, "5"),
+            Self::Recurrence(Recurrence::GatedDelta) => (found == 6, "6"),
+            Self::Recurrence(Recurrence::SelectiveScanGradient) => (found == 7, "7"),
+            Self::Recurrence(Recurrence::GatedDeltaGradient) => (found == 8, "8"),
             Self::Experts { .. } => (found == 4 || found == 5, "4 or 5"),
             Self::ExpertsGradient { .. } => (found == 5 || found == 6, "5 or 6"),
             Self::Dropout { .. } | Self::RoundStochastically { .. } => (found == 1 || found == 2, "1 or 2"),

@@ -32,8 +32,8 @@ pub use odometer::advance;
 pub use op::{
     Attention, AttentionClass, Binary, Blind, Contract, Conv, ConvolutionClass, Dynamic, Edge,
     ElementwiseClass, ExpertsClass, Extreme, GatherClass, Interpolation, Label, Merging, MovementClass,
-    NormClass, Op, OpClass, Optimizer, Pairing, Reduction, Region, RegionNode, Resize, Scatter, Triangle,
-    Unary,
+    NormClass, Op, OpClass, Optimizer, Pairing, Recurrence, Reduction, Region, RegionNode, Resize, Scatter,
+    Triangle, Unary,
 };
 pub use partition::{Block, Partition, PartitionError, Slots, Ways, chunks};
 pub use text::{ParseError, parse_graph, parse_layout, parse_op, parse_partition};

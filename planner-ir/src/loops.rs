@@ -11,6 +11,7 @@ mod index; // which loops index what, operation by operation
 mod gradients; // the loops of gradients
 mod linear; // which operands may be addends of a sum owed
 mod nest; // loops declared one after another
+mod recurrence; // the loops of recurrences
 mod products; // the loops of contractions, attention, convolutions and experts
 mod reshape; // the finest loops that two shapes of the same elements share
 

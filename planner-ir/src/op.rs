@@ -7,6 +7,7 @@
 mod attributes; // what operations of one kind differ in
 mod class; // what kind of work operations are
 mod merging; // how parts of results are made one
+mod recurrence; // states that go from token to token
 mod region; // programs whose shapes depend on data
 
 pub use attributes::{
@@ -18,6 +19,7 @@ pub use class::{
     OpClass,
 };
 pub use merging::Merging;
+pub use recurrence::Recurrence;
 pub use region::{Dynamic, Region, RegionNode};
 
 use crate::data::{DType, Real, Type};
@@ -122,6 +124,8 @@ pub enum Op {
     /// Rotary position embedding: `x * cos + rotate(x) * sin`, cos and sin broadcast to x and of
     /// its last extent. Operands x, cos, sin.
     Rotary(Pairing),
+    /// A state that goes from token to token: a selective scan or a gated delta rule.
+    Recurrence(Recurrence),
     /// The same elements, row-major, in another shape.
     Reshape {
         /// The shape.

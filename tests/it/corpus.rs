@@ -7,6 +7,7 @@ mod cases; // the models, and what they are given
 mod chosen; // the plans that the search chooses
 mod fused; // products fused where that is cheaper
 pub(crate) mod forced; // plans made to use every partition that is offered
+mod recurrences; // states that go from token to token
 pub(crate) mod context; // attention whose keys and values go around
 mod full; // graphs of full size, without weights
 pub(crate) mod gpu; // plans on a GPU that is not there

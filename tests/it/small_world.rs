@@ -199,6 +199,11 @@ fn gradients_of_products() {
 }
 
 #[test]
+fn recurrences() {
+    check_all(cases::recurrences());
+}
+
+#[test]
 fn reductions_and_norms() {
     check_all(cases::reductions());
 }
@@ -221,7 +226,7 @@ fn the_rest() {
 #[test]
 fn every_kind_of_operation_has_a_case() {
     let groups = [cases::elementwise(), cases::products(), cases::product_gradients(), cases::reductions()];
-    let others = [cases::movement(), cases::indexing(), cases::rest()];
+    let others = [cases::movement(), cases::indexing(), cases::rest(), cases::recurrences()];
     let cases: Vec<Case> = groups.into_iter().chain(others).flatten().collect();
     let kinds: std::collections::BTreeSet<&str> = cases.iter().map(|case| case.op.name()).collect();
     let missing: Vec<&str> =

@@ -52,6 +52,7 @@ pub fn least(device: &Device, op: &Op, operands: &[Type], results: &[Type]) -> S
             touched(device, &[&operands[1..], results, results])
         }
         OpClass::Attention(AttentionClass::Merge)
+        | OpClass::Recurrence(_)
         | OpClass::Movement(MovementClass::Reorder | MovementClass::Copy | MovementClass::Pad)
         | OpClass::Gather(GatherClass::RowsGradient { .. })
         | OpClass::Constant

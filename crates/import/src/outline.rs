@@ -93,6 +93,7 @@ pub(crate) fn infer(op: &Op, operands: &[Outline]) -> Option<Vec<Outline>> {
         | Op::InstanceNorm { .. }
         | Op::Attention(_)
         | Op::AttentionMerge
+        | Op::Recurrence(_)
         | Op::Rotary(_)
         | Op::Reshape { .. }
         | Op::Expand { .. }

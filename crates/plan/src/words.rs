@@ -202,6 +202,10 @@ fn word(op: &Op, phase: Phase, loops: &Loops, it: LoopId) -> Word {
         OpClass::Attention(AttentionClass::Forward(_) | AttentionClass::Gradient(_)) => {
             known(&loops.results[0], it, &[BATCH, HEADS, SEQUENCE, (None, "head size")])
         }
+        OpClass::Recurrence(_) => {
+            known(&loops.operands[1], it, &[BATCH, SEQUENCE, HEADS, (None, "key size")])
+                .or_else(|| known(&loops.operands[2], it, &[BATCH, SEQUENCE, HEADS, (None, "head size")]))
+        }
         OpClass::Gather(GatherClass::Rows)
             if loops.operands[0].iter().flatten().any(|&of| of == it) && sums =>
         {

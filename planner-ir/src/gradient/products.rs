@@ -3,7 +3,7 @@
 use super::{Emit, Gradients, NoGradient, Site};
 use crate::data::{Real, Type};
 use crate::graph::ValueId;
-use crate::op::{Attention, Binary, Contract, Conv, Label, Op, Pairing, Reduction, Unary};
+use crate::op::{Attention, Binary, Contract, Conv, Label, Op, Pairing, Recurrence, Reduction, Unary};
 
 pub(super) fn contract(contract: &Contract, site: &Site<'_>, emit: &mut Emit<'_>) -> Gradients {
     let Contract { left, right, result } = contract;
@@ -110,6 +110,22 @@ pub(super) fn attention(attention: Attention, site: &Site<'_>, emit: &mut Emit<'
     let attention = Attention { statistics: false, ..attention };
     let results = emit.all(Op::AttentionGradient { attention, mask }, &operands);
     Ok(site.among(&[0, 1, 2, 3], &results))
+}
+
+/// All gradients at once: they share the states, which are computed again.
+pub(super) fn recurrence(it: Recurrence, site: &Site<'_>, emit: &mut Emit<'_>) -> Gradients {
+    let Some(gradient) = it.gradient() else {
+        return NoGradient::new(format!("`{}` has no gradient", Op::Recurrence(it).name()));
+    };
+    emit.phase = site.joint_phase();
+    let mut operands = site.operands.to_vec();
+    for (&result, given) in site.results.iter().zip(site.gradients) {
+        let type_ = emit.type_of(result);
+        operands.push(given.unwrap_or_else(|| emit.filled(type_, 0.0)));
+    }
+    let results = emit.all(Op::Recurrence(gradient), &operands);
+    let order: Vec<usize> = (0..site.operands.len()).collect();
+    Ok(site.among(&order, &results))
 }
 
 /// Its tables have no gradient.

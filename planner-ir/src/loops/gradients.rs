@@ -37,7 +37,7 @@ pub(super) fn attention_gradient_dims(nest: &mut Nest, mask: bool, operands: &[T
             results.push(given);
         }
     }
-    sum_where_missing(nest, &results);
+    nest.sum_where_missing(&results);
     (index, results)
 }
 
@@ -127,17 +127,8 @@ pub(super) fn experts_gradient_dims(nest: &mut Nest, operands: &[Type]) -> (Inde
         results.push(into);
     }
     results.push(vec![experts, hidden, units]);
-    sum_where_missing(nest, &results);
+    nest.sum_where_missing(&results);
     let mut index = results.clone();
     index.push(x);
     (index, results)
-}
-
-/// A loop that does not index all results is summed in the others.
-fn sum_where_missing(nest: &mut Nest, results: &[Dims]) {
-    let in_all = |it: &LoopId| results.iter().all(|dims| dims.iter().flatten().any(|other| other == it));
-    let ids: Vec<LoopId> = (0..nest.loops.len()).map(LoopId).collect();
-    let missing: Vec<LoopId> =
-        ids.into_iter().filter(|it| nest.loops[it.0].role == Role::Map && !in_all(it)).collect();
-    nest.set_role(&missing, Role::Sum);
 }

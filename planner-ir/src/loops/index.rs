@@ -6,6 +6,7 @@ use super::gradients::{
 };
 use super::nest::{Dims, Index, Nest, gcd, repeated, same_dims};
 use super::products::{attention_dims, contract_dims, conv_dims, experts_dims};
+use super::recurrence::recurrence_dims;
 use super::reshape::reshape_dims;
 use super::{LoopId, Role};
 use crate::data::Type;
@@ -92,6 +93,7 @@ impl Op {
             Self::ArgExtreme { dim, .. } => reduced_dims(nest, &operands[0].shape, &[*dim], Role::Whole),
             Self::Attention(attention) => attention_dims(nest, attention, operands),
             Self::AttentionGradient { mask, .. } => attention_gradient_dims(nest, *mask, operands),
+            Self::Recurrence(it) => recurrence_dims(nest, *it, operands),
             Self::Reshape { .. } => {
                 let (from, to) = reshape_dims(nest, &operands[0].shape, result);
                 (vec![from], vec![to])

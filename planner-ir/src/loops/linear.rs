@@ -51,6 +51,12 @@ impl Op {
             Self::Conv(_) => vec![vec![0, 2], vec![1, 2]],
             // The gates, the ungated half of gated units, and the last product.
             Self::Experts { .. } => (1..operands.len()).filter(|&it| it != 2).map(|it| vec![it]).collect(),
+            // Values with the state before; without a delta rule, keys with it too.
+            Self::Recurrence(it) if it.gradient().is_some() => {
+                let state = it.operands() - 1;
+                if it.replaces() { vec![vec![2, state]] } else { vec![vec![1, state], vec![2, state]] }
+            }
+            Self::Recurrence(it) => vec![vec![it.operands(), it.operands() + 1]],
             Self::Dequantize { .. } => vec![vec![1]],
             Self::UnaryGradient(_) | Self::SoftmaxGradient { .. } | Self::GatherGradient { .. } => {
                 vec![vec![1]]

@@ -51,6 +51,16 @@ impl Nest {
         self.runs_of(gcd(first, second), first, second)
     }
 
+    /// A mapped loop that does not index all results is summed in the others.
+    pub(super) fn sum_where_missing(&mut self, results: &[Dims]) {
+        for it in 0..self.loops.len() {
+            let indexes = |dims: &Dims| dims.iter().flatten().any(|other| other.0 == it);
+            if self.loops[it].role == Role::Map && !results.iter().all(indexes) {
+                self.loops[it].role = Role::Sum;
+            }
+        }
+    }
+
     /// Another role for the loops of a dimension.
     pub(super) fn set_role(&mut self, dim: &[LoopId], role: Role) {
         for it in dim {

@@ -1,6 +1,6 @@
 //! The class of each operation: what costs, words and searches ask of it instead of its name.
 
-use super::{Attention, Binary, Contract, Conv, Op, Unary};
+use super::{Attention, Binary, Contract, Conv, Op, Recurrence, Unary};
 
 /// What kind of work an operation is, with the attributes that its costs depend on.
 ///
@@ -19,6 +19,8 @@ pub enum OpClass<'a> {
     Convolution(ConvolutionClass<'a>),
     /// Scaled dot-product attention.
     Attention(AttentionClass<'a>),
+    /// States that go from token to token.
+    Recurrence(Recurrence),
     /// Products with the weights of the experts that tokens are routed to.
     Experts(ExpertsClass),
     /// Rows by their mean and variance or mean square, and gradients of that.
@@ -166,6 +168,7 @@ impl Op {
                 OpClass::Attention(AttentionClass::Gradient(attention))
             }
             Self::AttentionMerge => OpClass::Attention(AttentionClass::Merge),
+            Self::Recurrence(it) => OpClass::Recurrence(*it),
             Self::Experts { active, .. } => OpClass::Experts(ExpertsClass::Forward { active: *active }),
             Self::ExpertsGradient { active, .. } => {
                 OpClass::Experts(ExpertsClass::Gradient { active: *active })

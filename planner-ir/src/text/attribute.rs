@@ -6,7 +6,8 @@ use super::print::Print;
 use super::scan::{Result, Scan};
 use crate::data::{DType, Real, Type};
 use crate::op::{
-    Blind, Contract, Edge, Extreme, Interpolation, Label, Pairing, Reduction, Scatter, Triangle, Unary,
+    Blind, Contract, Edge, Extreme, Interpolation, Label, Pairing, Recurrence, Reduction, Scatter, Triangle,
+    Unary,
 };
 
 /// What can stand as an attribute of an operation.
@@ -93,6 +94,16 @@ impl Named for Reduction {
         ("reduce_min", Self::Min),
         ("reduce_product", Self::Product),
         ("reduce_sum", Self::Sum),
+    ];
+}
+
+impl Named for Recurrence {
+    const WHAT: &'static str = "a recurrence";
+    const NAMES: &'static [(&'static str, Self)] = &[
+        ("gated_delta", Self::GatedDelta),
+        ("gated_delta_gradient", Self::GatedDeltaGradient),
+        ("selective_scan", Self::SelectiveScan),
+        ("selective_scan_gradient", Self::SelectiveScanGradient),
     ];
 }
 

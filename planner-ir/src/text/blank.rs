@@ -7,7 +7,7 @@ use super::attribute::Named;
 use crate::data::{DType, Real, Type};
 use crate::op::{
     Attention, Binary, Blind, Contract, Conv, Dynamic, Edge, Extreme, Interpolation, Op, Optimizer, Pairing,
-    Reduction, Region, Resize, Scatter, Triangle, Unary,
+    Recurrence, Reduction, Region, Resize, Scatter, Triangle, Unary,
 };
 
 /// Each operation by name, its attributes to be set.
@@ -16,7 +16,13 @@ pub(super) static BLANK: LazyLock<BTreeMap<&'static str, Op>> = LazyLock::new(||
     let unaries = Unary::NAMES.iter().map(|&(_, it)| Op::Unary(it));
     let binaries = Binary::NAMES.iter().map(|&(_, it)| Op::Binary(it));
     let reductions = Reduction::NAMES.iter().map(|&(_, reduction)| Op::Reduce { reduction, dims: vec![] });
-    ops.chain(unaries).chain(binaries).chain(reductions).map(|op| (op.name(), op)).collect()
+    let recurrences = Recurrence::NAMES.iter().map(|&(_, it)| Op::Recurrence(it));
+    ops.chain(recurrences)
+        .chain(unaries)
+        .chain(binaries)
+        .chain(reductions)
+        .map(|op| (op.name(), op))
+        .collect()
 });
 
 fn blank_ops() -> Vec<Op> {

@@ -51,6 +51,7 @@ impl Op {
             Self::InstanceNorm { .. } => "instance_norm",
             Self::Attention(_) => "attention",
             Self::AttentionMerge => "attention_merge",
+            Self::Recurrence(it) => Named::name(*it),
             Self::Rotary(_) => "rotary",
             Self::Reshape { .. } => "reshape",
             Self::Transpose { .. } => "transpose",
@@ -142,7 +143,7 @@ fn attributes<F: Form>(op: &mut Op, form: &mut F) -> std::result::Result<(), F::
             form.field("start", start)?;
             form.field("step", step)
         }
-        Op::Unary(_) | Op::Binary(_) | Op::Select | Op::AttentionMerge => Ok(()),
+        Op::Unary(_) | Op::Binary(_) | Op::Select | Op::AttentionMerge | Op::Recurrence(_) => Ok(()),
         Op::Cast(dtype) => form.field("to", dtype),
         Op::Gated(activation) | Op::GatedGradient(activation) => form.field("activation", activation),
         Op::UnaryGradient(function) => form.field("function", function),

@@ -3,7 +3,7 @@
 use planner_ir::{DType, Emit, Graph, Phase, Site, Source, Type, ValueId, parse_op};
 
 /// Operations of which every form is refused.
-pub(super) const NEVER: [&str; 48] = [
+pub(super) const NEVER: [&str; 50] = [
     "ceil",
     "floor",
     "round",
@@ -29,6 +29,8 @@ pub(super) const NEVER: [&str; 48] = [
     "rms_norm_gradient dims=1 epsilon=1e-5",
     "attention_merge",
     "attention_gradient scale=0.5 causal=false softcap=0.0 window=none mask=false",
+    "selective_scan_gradient",
+    "gated_delta_gradient",
     "rotary_gradient pairing=halves",
     "gather_gradient dim=0 extent=2",
     "conv_weight_gradient strides=[1] dilations=[1] before=[0] after=[0] groups=1 window=[2]",

@@ -27,6 +27,7 @@ pub(super) fn case(name: &str, random: &mut Random) -> Option<Case> {
             Case::new(&format!("rotary pairing={pairing}"), operands)
         }
         "conv" => conv(random),
+        "selective_scan" | "gated_delta" => recurrence(name, random),
         "experts" => experts(random),
         _ => return None,
     })
@@ -89,6 +90,24 @@ fn attention(random: &mut Random) -> Case {
     let op =
         format!("attention scale=0.75 causal={causal} softcap={softcap:?} window={window} statistics=true");
     Case::new(&op, operands)
+}
+
+fn recurrence(name: &str, random: &mut Random) -> Case {
+    let [batch, tokens, groups, repeats, rows, columns] =
+        [2, 5, 2, 2, 3, 3].map(|most| random.extent(1, most));
+    let heads = groups * repeats;
+    let decays = random.one_of(&[1, rows]);
+    let mut operands = vec![
+        random.plain(&[batch, tokens, groups, rows]),
+        random.plain(&[batch, tokens, groups, rows]),
+        random.plain(&[batch, tokens, heads, columns]),
+        random.plain(&[batch, tokens, heads, decays]),
+    ];
+    if name == "gated_delta" {
+        operands.push(random.plain(&[batch, tokens, heads]));
+    }
+    operands.push(random.plain(&[batch, heads, rows, columns]));
+    Case::new(name, operands)
 }
 
 fn conv(random: &mut Random) -> Case {

@@ -1,12 +1,14 @@
 //! Operations with small operands.
 
 mod in_time; // of what may be done in time steps
+mod recurrences; // states that go from token to token
 
 use kernels::Array;
 use planner_ir::{Binary, DType, Op, Type, Unary, parse_op};
 
 use super::simulate::{of_floats, of_integers};
 pub(super) use in_time::in_time;
+pub(super) use recurrences::recurrences;
 
 /// An operation with several sets of operands, so that nothing is right by chance.
 pub(super) struct Case {

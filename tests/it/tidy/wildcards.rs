@@ -19,7 +19,7 @@ const PLACES: [&str; 6] = [
 ];
 
 /// Enums whose variants say which operation it is.
-const ENUMS: [&str; 11] = [
+const ENUMS: [&str; 12] = [
     "Op",
     "OpClass",
     "ElementwiseClass",
@@ -29,6 +29,7 @@ const ENUMS: [&str; 11] = [
     "NormClass",
     "MovementClass",
     "GatherClass",
+    "Recurrence",
     "Unary",
     "Binary",
 ];

@@ -3,14 +3,11 @@
 //! Source: the documentation of `LinearAttention` in ONNX (opset 27), which ONNX Runtime's operator of
 //! that name agrees with.
 
-use planner_ir::{DType, Unary, ValueId};
+use planner_ir::{DType, Op, Recurrence, ValueId};
 
 use super::{Outputs, Result, float, outputs, real, signed};
 use crate::builder::Builder;
 use crate::node::OnnxNode;
-
-/// The longest sequence (tokens): each is several operations.
-const LONGEST: u64 = 2048;
 
 /// What a token changes of the state.
 struct Rule {
@@ -50,74 +47,69 @@ pub(super) fn attention(b: &mut Builder, n: &OnnxNode) -> Outputs {
     }
     let dtype = b.dtype(n.input(0)?);
     let [batch, length, _] = b.extents(n.input(0)?)?;
-    if length > LONGEST {
-        return Err(n.unsupported(format!("a sequence of {length} tokens, at most {LONGEST}")));
-    }
-    // `[b, t, g, more.., numbers]` in f32.
-    let split = |b: &mut Builder, x: ValueId, more: &[u64]| -> Result<ValueId> {
+    // `[b, t, parts, numbers]` in f32.
+    let split = |b: &mut Builder, x: ValueId, parts: u64| -> Result<ValueId> {
         let [_, _, width] = b.extents(x)?;
-        let parts = more.iter().product::<u64>();
         if parts == 0 || !width.is_multiple_of(parts) {
             return Err(b.wrong(format!("{width} numbers of {parts} heads")));
         }
         let x = b.cast(x, DType::F32)?;
-        b.reshape(x, &[&[batch, length], more, &[width / parts]].concat())
+        b.reshape(x, &[batch, length, parts, width / parts])
     };
-    let queries = split(b, n.input(0)?, &[groups, heads / groups])?;
-    let keys = split(b, n.input(1)?, &[groups])?;
-    let values = split(b, n.input(2)?, &[groups])?;
+    let queries = split(b, n.input(0)?, heads)?;
+    let keys = split(b, n.input(1)?, groups)?;
+    let values = split(b, n.input(2)?, groups)?;
     let [_, _, _, size] = b.extents(keys)?;
     let [_, _, _, made] = b.extents(values)?;
     let fading = match (rule.gated, n.optional(4)) {
-        (true, Some(decay)) => {
-            let decay = split(b, decay, &[groups])?;
-            Some(b.unary(Unary::Exp, decay)?)
-        }
+        (true, Some(decay)) => split(b, decay, groups)?,
         (true, None) => return Err(n.wrong("input 4 is missing")),
-        (false, _) => None,
+        (false, _) => b.filled(DType::F32, [batch, length, groups, 1], 0.0)?,
     };
     let new = match (rule.delta, n.optional(5)) {
         (true, Some(beta)) => {
             let [_, _, width] = b.extents(beta)?;
-            Some(split(b, beta, &[if width == 1 { 1 } else { groups }])?)
+            let share = split(b, beta, if width == 1 { 1 } else { groups })?;
+            let share = b.expand(share, &[batch, length, groups, 1])?;
+            Some(b.squeeze(share, &[3])?)
         }
         (true, None) => return Err(n.wrong("input 5 is missing")),
         (false, _) => None,
     };
-    let mut state = match n.optional(3) {
+    let state = match n.optional(3) {
         Some(past) => b.cast(past, DType::F32)?,
         None => b.filled(DType::F32, [batch, groups, size, made], 0.0)?,
     };
-    let of_token = |b: &mut Builder, x: ValueId, token: u64| -> Result<ValueId> {
-        let one = b.slice(x, 1, token, 1)?;
-        b.squeeze(one, &[1])
+    // Several queries of one state: each has a state of its own, all of them equal.
+    let times = heads / groups;
+    let repeated = |b: &mut Builder, x: ValueId, dim: usize| -> Result<ValueId> {
+        if times == 1 {
+            return Ok(x);
+        }
+        let shape = b.shape(x)?;
+        let mut apart = shape.clone();
+        apart.insert(dim + 1, times);
+        let (mut together, x) = (shape, b.unsqueeze(x, &[dim + 1])?);
+        together[dim] *= times;
+        let x = b.expand(x, &apart)?;
+        b.reshape(x, &together)
     };
-    let mut tokens = Vec::new();
-    for token in 0..length {
-        let key = of_token(b, keys, token)?;
-        let mut value = of_token(b, values, token)?;
-        if let Some(fading) = fading {
-            let left = of_token(b, fading, token)?;
-            let left = b.unsqueeze(left, &[3])?;
-            state = b.mul(state, left)?;
-        }
-        if let Some(new) = new {
-            let found = b.contract((key, b"bgk"), (state, b"bgkv"), b"bgv")?;
-            let share = of_token(b, new, token)?;
-            value = b.sub(value, found)?;
-            value = b.mul(value, share)?;
-        }
-        let (column, row) = (b.unsqueeze(key, &[3])?, b.unsqueeze(value, &[2])?);
-        let more = b.mul(column, row)?;
-        state = b.add(state, more)?;
-        let query = of_token(b, queries, token)?;
-        let y = b.contract((query, b"bghk"), (state, b"bgkv"), b"bghv")?;
-        tokens.push(b.reshape(y, &[batch, 1, heads * made])?);
+    let mut operands = vec![queries];
+    for (x, dim) in [keys, values, fading].into_iter().chain(new).map(|x| (x, 2)).chain([(state, 1)]) {
+        operands.push(repeated(b, x, dim)?);
     }
-    if tokens.is_empty() {
-        return Err(n.unsupported("a sequence without tokens"));
-    }
-    let y = b.concat(&tokens, 1)?;
+    let op = if rule.delta { Recurrence::GatedDelta } else { Recurrence::SelectiveScan };
+    let [y, state] = b.emit(Op::Recurrence(op), &operands)?[..] else {
+        return Err(n.wrong("a recurrence has two results"));
+    };
+    let y = b.reshape(y, &[batch, length, heads * made])?;
+    let state = if times == 1 {
+        state
+    } else {
+        let state = b.reshape(state, &[batch, groups, times, size, made])?;
+        let state = b.slice(state, 2, 0, 1)?;
+        b.squeeze(state, &[2])?
+    };
     let given = float(n, "scale", 0.0);
     let scale = if given.abs() > 0.0 { given } else { 1.0 / real(signed(size)).sqrt() };
     let y = b.with_number(planner_ir::Binary::Mul, y, scale)?;

@@ -17,6 +17,7 @@ pub fn class_names(op: &Op) -> ClassNames {
     let (operation, term) = match op.class() {
         OpClass::MatrixProduct(_) => ("product", "matrix products"),
         OpClass::Attention(_) => ("attention", "attention"),
+        OpClass::Recurrence(_) => ("recurrence", "recurrences"),
         OpClass::Experts(_) => ("experts", "experts"),
         OpClass::Convolution(_) => ("convolution", "convolutions"),
         OpClass::Norm(NormClass::Layer) => ("layer norm", "norms"),

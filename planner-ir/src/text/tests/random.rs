@@ -58,7 +58,7 @@ pub(super) fn op(u: &mut Unstructured<'_>, depth: usize) -> Result<Op> {
         Op::Iota { dtype, length, start, step } => {
             (*dtype, *length, *start, *step) = (element(u)?, u.arbitrary()?, real(u)?, real(u)?);
         }
-        Op::Unary(_) | Op::Binary(_) | Op::Select | Op::AttentionMerge => {}
+        Op::Unary(_) | Op::Binary(_) | Op::Select | Op::AttentionMerge | Op::Recurrence(_) => {}
         Op::Cast(dtype) => *dtype = element(u)?,
         Op::Gated(it) | Op::UnaryGradient(it) | Op::GatedGradient(it) => *it = named(u)?,
         Op::Contract(Contract { left, right, result }) => {

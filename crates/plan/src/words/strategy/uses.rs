@@ -155,6 +155,7 @@ fn weighted(op: &Op) -> Option<Weighted> {
         OpClass::Experts(ExpertsClass::Forward { .. }) => Some(Weighted::Experts),
         OpClass::Convolution(ConvolutionClass::Forward(_)) => Some(Weighted::Convolution),
         OpClass::Attention(_)
+        | OpClass::Recurrence(_)
         | OpClass::Convolution(ConvolutionClass::InputGradient(_) | ConvolutionClass::WeightGradient(_))
         | OpClass::Experts(ExpertsClass::Gradient { .. })
         | OpClass::Gather(GatherClass::Elements | GatherClass::RowsGradient { .. })
