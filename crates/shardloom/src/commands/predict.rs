@@ -6,7 +6,6 @@ use std::path::Path;
 use cost_models::cluster::json as cluster_file;
 use cost_models::machine::{Machine, json as machine_file, shipped};
 use cost_models::throughput::Throughput;
-use cost_models::units::exact;
 use files::Failure;
 use files::readable;
 use predict::config::{self, Config};
