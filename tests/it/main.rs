@@ -14,6 +14,8 @@ mod cuda; // the kernels that plans need on GPUs
 #[path = "../../crates/device/src/emulated.rs"]
 mod emulated; // a GPU that is not there
 #[cfg(test)]
+mod export; // plans in the words of other runtimes
+#[cfg(test)]
 mod generation; // decoders with their caches
 #[cfg(test)]
 mod gradients; // gradients of operations against differences

@@ -135,6 +135,32 @@ pub fn differs(output: &Path, inputs: &[&Path]) -> Result<(), Failure> {
     }
 }
 
+/// What is done about files that are there already.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Before {
+    /// They are refused.
+    Kept,
+    /// They are written over.
+    Replaced,
+}
+
+/// Writes files, by their names, into a folder, which is made if it is not there; none before it is known that
+/// none is there that is to be kept. Where they are.
+pub fn into(folder: &Path, files: &[(&str, &[u8])], before: Before) -> Result<Vec<PathBuf>, Failure> {
+    let paths: Vec<PathBuf> = files.iter().map(|(name, _)| folder.join(name)).collect();
+    if let Some(path) = paths.iter().find(|it| before == Before::Kept && it.exists()) {
+        return Err(Failure::Usage(format!(
+            "{}: is there already, expected a folder without it: give another with `-o`, or `--force`",
+            path.display()
+        )));
+    }
+    fs::create_dir_all(folder).map_err(|error| Failure::unwritten(folder, &error))?;
+    for (path, (_, contents)) in paths.iter().zip(files) {
+        write(path, contents)?;
+    }
+    Ok(paths)
+}
+
 /// What a temporary name ends in.
 pub const ENDING: &str = ".tmp";
 

@@ -37,4 +37,7 @@ pub use roles::{Constant, Roles, Tie, Why};
 pub use steps::bytes_of_steps;
 pub use summary::{Traffic, communication};
 pub use traffic::{ValueKind, ValueTraffic, traffic};
-pub use words::{ClassNames, class_names, examples, operation_in_words, partition_in_words, strategy};
+pub use words::{
+    Along, ClassNames, Parameter, Split, Use, class_names, examples, operation_in_words, parameters,
+    partition_in_words, strategy,
+};

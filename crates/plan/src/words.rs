@@ -13,7 +13,7 @@ use crate::plan::{Assignment, Plan};
 use in_time::{Family, Spoken};
 
 pub use class::{ClassNames, class_names};
-pub use strategy::strategy;
+pub use strategy::{Along, Parameter, Split, Use, parameters, strategy};
 
 /// How an operation of a plan is computed, in words.
 ///

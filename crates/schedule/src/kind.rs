@@ -50,6 +50,17 @@ pub enum KindError {
 /// The most tasks of a schedule.
 pub const MAX_TASKS: usize = 1 << 24;
 
+impl Schedule {
+    /// The schedule that has a name and is this one.
+    pub fn kind(&self) -> Option<Kind> {
+        let count = self.micro_batches();
+        let is = |kind: &Kind| {
+            kind.schedule(self.groups.len(), self.chunks, count).is_ok_and(|made| made == *self)
+        };
+        Kind::ALL.into_iter().find(is)
+    }
+}
+
 impl Kind {
     /// Every kind.
     pub const ALL: [Self; 9] = [

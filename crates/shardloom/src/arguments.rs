@@ -1,5 +1,6 @@
 //! What the command line says.
 
+mod export; // which plan is written for which runtime
 mod generation; // what generation is told
 mod kernels; // what kernels are listed
 mod launch; // what is started, and how often
@@ -24,6 +25,7 @@ use driver::pipeline::Stage;
 use clap::{Args, Parser, Subcommand, ValueEnum};
 use planner_ir::Mesh;
 
+pub use export::ExportArguments;
 pub(crate) use generation::ids;
 pub use generation::{GenerateArguments, GenerationArguments, Prompt};
 pub use kernels::KernelsArguments;
@@ -175,6 +177,9 @@ Examples:
   shardloom explain plan.json --alternatives
   shardloom explain plan.json --json")]
     Explain(ExplainArguments),
+    /// Write a plan for another runtime: PyTorch, torchtitan, Megatron-LM, DeepSpeed
+    #[command(after_help = export::HELP)]
+    Export(ExportArguments),
     /// Run a plan by the clock of a machine that need not be there
     #[command(after_help = simulate::HELP)]
     Simulate(SimulateArguments),

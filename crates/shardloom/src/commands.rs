@@ -13,6 +13,7 @@ mod machines; // `machines`
 mod diff; // `diff`
 mod check; // `check`
 mod explain; // `explain`
+mod export; // `export`
 mod simulate; // `simulate`
 mod partition; // `partition`, and pictures of those in plans
 mod schedule; // `schedule`
@@ -127,6 +128,7 @@ pub(crate) fn execute(command: &Command, context: &mut Context<'_, '_>) -> Resul
         Command::Plan(arguments) => plan::plan(arguments, context),
         Command::Sweep(arguments) => sweep::sweep(arguments, context),
         Command::Explain(arguments) => explain::explain(arguments, context),
+        Command::Export(arguments) => export::export(arguments),
         Command::Simulate(arguments) => simulate::simulate(arguments, context),
         Command::Partition(arguments) => partition::partition(arguments),
         Command::Schedule(arguments) => schedule::schedule(arguments),

@@ -16,12 +16,7 @@ pub(super) fn orders(wanted: &Order) -> Vec<Order> {
 
 /// The schedule that has a name and is that of a pipeline.
 pub fn kind(pipeline: &Pipeline) -> Option<Kind> {
-    let own = &pipeline.schedule;
-    let micro_batches = usize::try_from(pipeline.micro_batches()).ok()?;
-    let same = |kind: &Kind| {
-        kind.schedule(own.groups.len(), own.chunks, micro_batches).is_ok_and(|made| made == *own)
-    };
-    Kind::ALL.into_iter().find(same)
+    pipeline.schedule.kind()
 }
 
 /// A schedule that would take no longer than a pipeline's if it fitted, and does not fit.

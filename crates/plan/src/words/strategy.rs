@@ -30,7 +30,7 @@ use planner_ir::AxisId;
 
 use crate::plan::Plan;
 use crate::recipe::Recompute;
-use uses::{Parameter, Split, Use, parameters};
+pub use uses::{Parameter, Split, Use, parameters};
 
 /// What a plan does, a phrase for each thing, such as `data parallel over a`.
 ///
@@ -95,37 +95,42 @@ fn spelling(plan: &Plan) -> Option<String> {
 }
 
 /// How parameters are used and kept along an axis: of how many bytes it is so.
-#[derive(Default)]
-struct Along {
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Along {
     /// What parameters are called.
     name: &'static str,
     /// All of them (bytes).
-    total: u64,
+    pub total: u64,
     /// Used whole, the batch split (bytes).
-    data: u64,
+    pub data: u64,
     /// Used whole, the sequence split (bytes).
-    context: u64,
+    pub context: u64,
     /// Split at rest, and rotated where products use them (bytes).
-    rotated: u64,
+    pub rotated: u64,
     /// Split over two axes, with one of which products move blocks (bytes).
-    square: u64,
-    /// Split as products use them (bytes), by columns and so on, in order of the program.
-    tensor: u64,
-    tensor_splits: Vec<Split>,
+    pub square: u64,
+    /// Split as products use them (bytes).
+    pub tensor: u64,
+    /// By columns and so on, in order of the program.
+    pub tensor_splits: Vec<Split>,
     /// The rows of a table split (bytes).
-    vocabulary: u64,
+    pub vocabulary: u64,
     /// Split between experts (bytes).
-    experts: u64,
-    /// Whether the sequence, or else the batch, is split between products that use parameters
-    /// split.
-    sequence: Option<&'static str>,
+    pub experts: u64,
+    /// Whether something is split between products that use parameters split: nothing to add if that
+    /// is the sequence, else what it is instead.
+    pub sequence: Option<&'static str>,
     /// Split at rest and used whole: what the optimizer keeps of them, also gradients, also they
     /// themselves (bytes).
-    stages: [u64; 3],
+    pub stages: [u64; 3],
 }
 
 impl Along {
-    fn of(plan: &Plan, parameters: &[Parameter], axis: AxisId) -> Self {
+    /// Of an axis, and parameters of the plan.
+    ///
+    /// # Panics
+    /// If the plan is not a right one.
+    pub fn of(plan: &Plan, parameters: &[Parameter], axis: AxisId) -> Self {
         let name = if plan.graph.training.is_some() { "parameters" } else { "weights" };
         let mut along = Self { name, ..Self::default() };
         let used: Vec<Vec<Use>> = parameters.iter().map(|it| it.uses(plan, axis)).collect();

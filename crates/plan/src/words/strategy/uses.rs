@@ -13,25 +13,26 @@ use crate::words::examples;
 use crate::words::in_time::{motions, square};
 
 /// A parameter, or in inference a weight or what is prepared of weights.
-pub(super) struct Parameter {
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Parameter {
     /// The value at rest.
-    value: ValueId,
+    pub value: ValueId,
     /// What the whole of it takes (bytes).
-    pub(super) bytes: u64,
+    pub bytes: u64,
     /// The forward operations that use it, or something computed of it alone, with something else;
     /// and as which operand.
-    used_by: Vec<(NodeId, usize)>,
+    pub used_by: Vec<(NodeId, usize)>,
     /// Whether one of them is a product or a look-up.
-    pub(super) in_product: bool,
+    pub in_product: bool,
     /// Its gradient at rest.
-    gradient: Option<ValueId>,
+    pub gradient: Option<ValueId>,
     /// What the optimizer keeps of it.
-    kept: Vec<ValueId>,
+    pub kept: Vec<ValueId>,
 }
 
 /// What an axis does where a parameter is used.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Use {
+pub enum Use {
     /// It splits the parameter.
     Split(Split),
     /// It splits the first dimension of the results that the parameter lacks.
@@ -48,7 +49,7 @@ pub(super) enum Use {
 
 /// Along what a parameter is split.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Split {
+pub enum Split {
     /// What of a product's results it alone has.
     Columns,
     /// What is summed.
@@ -64,7 +65,8 @@ pub(super) enum Split {
 }
 
 impl Split {
-    pub(super) fn name(self) -> &'static str {
+    /// What is split so.
+    pub fn name(self) -> &'static str {
         match self {
             Self::Columns => "columns",
             Self::Rows => "rows",
@@ -77,7 +79,10 @@ impl Split {
 }
 
 /// What is at rest and used with something else by forward operations, in order of the program.
-pub(super) fn parameters(plan: &Plan) -> Vec<Parameter> {
+///
+/// # Panics
+/// If the plan is not a right one.
+pub fn parameters(plan: &Plan) -> Vec<Parameter> {
     let graph = &plan.graph;
     let stems = stems(plan);
     let roots = roots(plan, &stems);
@@ -193,14 +198,14 @@ impl Parameter {
     }
 
     /// What the axis does where it is used; where products use it, only there.
-    pub(super) fn uses(&self, plan: &Plan, axis: AxisId) -> Vec<Use> {
+    pub fn uses(&self, plan: &Plan, axis: AxisId) -> Vec<Use> {
         let counts = |node: NodeId| !self.in_product || weighted(&plan.graph.node(node).op).is_some();
         let uses = self.used_by.iter().filter(|(node, _)| counts(*node));
         uses.map(|&(node, operand)| use_of(plan, node, operand, axis)).collect()
     }
 
     /// The stage of ZeRO along an axis along which it is used whole, from 0.
-    pub(super) fn stage(&self, plan: &Plan, axis: AxisId) -> Option<usize> {
+    pub fn stage(&self, plan: &Plan, axis: AxisId) -> Option<usize> {
         let split = |value: &ValueId| splits(&plan.layouts[value.0], axis);
         if split(&self.value) {
             return Some(2);

@@ -77,6 +77,7 @@ const LINES: &[&str] = &[
     "launch run p.json",
     "explain p.json",
     "explain p.json --diagram o",
+    "export p.json --to megatron",
     "simulate p.json",
     "partition [a,-,-] --mesh 4",
     "schedule 1f1b --stages 2 --micro-batches 2",

@@ -1,0 +1,32 @@
+//! Plans for other runtimes: what they are called there, and what cannot be said there.
+//!
+//! A plan is read as a [`Strategy`], how a model is split in the words of those who split models by hand:
+//! degrees of data, tensor, context, expert and pipeline parallelism, the same in all stages. A target is
+//! given as much of it as it has words for. What is lost on the way is said, each time.
+//!
+//! - [`job`] — a plan or a pipeline as a job of stages
+//! - [`model`] — the sizes of a model, read off its program
+//! - [`strategy`] — degrees of parallelism, read off partitions
+//! - [`target`] — what runs plans, and what of a strategy it runs
+//! - [`placements`] — where each parameter lies, for each axis of a mesh
+
+pub mod job;
+pub mod model;
+pub mod placements;
+pub mod strategy;
+pub mod target;
+
+mod error; // why there is no export
+mod file; // what a target reads
+mod layers; // which layers stages have
+mod roles; // what the axes of a mesh are for
+mod deepspeed; // a configuration of DeepSpeed
+mod dtensor; // placements of DTensor, and a Python module that applies them
+mod megatron; // arguments of Megatron-LM
+mod torchtitan; // a configuration of torchtitan
+
+pub use error::ExportError;
+pub use file::File;
+pub use job::Job;
+pub use strategy::Strategy;
+pub use target::{Exported, Target, export};

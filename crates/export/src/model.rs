@@ -1,0 +1,137 @@
+//! The sizes of a model, read off its program.
+
+use plan::{Plan, parameters};
+use planner_ir::{GatherClass, Graph, Node, Op, OpClass, Phase, Source, Unary, ValueId};
+
+use crate::job::Job;
+use crate::layers::trained;
+
+/// What of a model frameworks are told; nothing where its program does not have it.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct Model {
+    /// How many numbers stand for a token.
+    pub hidden: Option<u64>,
+    /// How many tokens the table of embeddings has.
+    pub vocabulary: Option<u64>,
+    /// What the table of embeddings is called.
+    pub embedding: Option<String>,
+    /// How many tokens an example has.
+    pub sequence: Option<u64>,
+    /// Heads of queries, of keys, and how many numbers each has.
+    pub heads: Option<[u64; 3]>,
+    /// How many hidden units a layer without experts has.
+    pub units: Option<u64>,
+    /// Experts of a layer, if layers have some.
+    pub experts: Option<Experts>,
+    /// Whether hidden units are gated by SiLU.
+    pub gated: bool,
+    /// Whether norms are those of the root mean square; and what is added to it.
+    pub root_mean_square: Option<f64>,
+    /// Whether positions are rotated into queries and keys.
+    pub rotary: bool,
+    /// Whether products have biases.
+    pub biases: bool,
+    /// Whether the table of embeddings makes the scores too.
+    pub tied: bool,
+    /// Whether it computes in bf16, in f16, or in f32.
+    pub element: Option<planner_ir::DType>,
+}
+
+/// The experts of a layer.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Experts {
+    /// How many there are.
+    pub count: u64,
+    /// How many a token uses.
+    pub active: u64,
+    /// How many hidden units each has.
+    pub units: u64,
+}
+
+impl Model {
+    /// That of a job.
+    pub fn of(job: &Job<'_>) -> Self {
+        let stages = job.stages();
+        let mut model = Self { tied: true, ..Self::default() };
+        for plan in &stages {
+            model.look_at(plan);
+        }
+        let named = |plan: &&Plan| trained(plan).into_iter().map(|it| it.1.to_owned()).collect::<Vec<_>>();
+        let names: Vec<String> = stages.iter().flat_map(named).collect();
+        model.biases = names.iter().any(|name| name.ends_with(".bias"));
+        model.tied = !names.iter().any(|name| is_head(name, &model));
+        model
+    }
+
+    fn look_at(&mut self, plan: &Plan) {
+        let graph = &plan.graph;
+        self.tables(plan);
+        for node in graph.nodes.iter().filter(|node| node.phase == Phase::Forward) {
+            let shape = |value: ValueId| graph.type_of(value).shape.as_slice();
+            match &node.op {
+                Op::Attention(_) => self.attention(graph, node),
+                Op::Experts { activation, active } => {
+                    if let [count, units, _] = *shape(node.operands[2]) {
+                        self.experts.get_or_insert(Experts { count, active: *active, units });
+                    }
+                    self.gated |= node.operands.len() > 4 && *activation == Unary::Silu;
+                }
+                Op::Gated(activation) => {
+                    self.gated |= *activation == Unary::Silu;
+                    self.units = self.units.max(shape(node.results[0]).last().copied());
+                }
+                Op::Unary(Unary::Gelu | Unary::GeluTanh | Unary::GeluQuick | Unary::Relu | Unary::Silu)
+                    if shape(node.results[0]).len() > 1 =>
+                {
+                    self.units = self.units.max(shape(node.results[0]).last().copied());
+                }
+                Op::RmsNorm { epsilon, .. } => self.root_mean_square = Some(epsilon.0),
+                Op::Rotary(_) => self.rotary = true,
+                Op::Contract(_) => {
+                    let element = graph.type_of(node.results[0]).dtype;
+                    self.element = self.element.or(Some(element)).filter(|it| it.is_half()).or(Some(element));
+                }
+                _ => {}
+            }
+        }
+    }
+
+    fn attention(&mut self, graph: &Graph, node: &Node) {
+        let of = |operand: usize| graph.type_of(node.operands[operand]).shape.clone();
+        if let ([_, queries, _, size], [_, keys, ..]) = (&of(0)[..], &of(1)[..]) {
+            self.heads.get_or_insert([*queries, *keys, *size]);
+        }
+    }
+
+    /// The table of which the most rows are looked up.
+    fn tables(&mut self, plan: &Plan) {
+        let graph = &plan.graph;
+        for it in parameters(plan) {
+            let looked_up = it.used_by.iter().find(|(node, operand)| {
+                *operand == 0 && graph.node(*node).op.class() == OpClass::Gather(GatherClass::Rows)
+            });
+            let name = match &graph.value(it.value).source {
+                Source::State(state) => &state.name,
+                Source::Weight(name) => name,
+                Source::Input(_) | Source::Result { .. } => continue,
+            };
+            let (Some((node, _)), [rows, columns]) = (looked_up, &graph.type_of(it.value).shape[..]) else {
+                continue;
+            };
+            if self.vocabulary.is_none_or(|known| known < *rows) {
+                let numbers = &graph.type_of(graph.node(*node).operands[1]).shape;
+                self.sequence = numbers.get(1).copied().or(self.sequence);
+                (self.vocabulary, self.hidden, self.embedding) =
+                    (Some(*rows), Some(*columns), Some(name.clone()));
+            }
+        }
+    }
+}
+
+/// Whether a parameter makes the scores of tokens: by the name that almost all models give it.
+fn is_head(name: &str, model: &Model) -> bool {
+    let is_table = model.embedding.as_deref() == Some(name);
+    !is_table
+        && crate::layers::layer(name).is_none()
+        && ["lm_head", "output", "embed_out"].iter().any(|it| name.contains(it))
+}

@@ -1,0 +1,115 @@
+//! What runs plans besides this program, and what of a strategy it runs.
+
+use std::fmt;
+use std::str::FromStr;
+
+use serde_json::{Value, json};
+
+use crate::error::ExportError;
+use crate::file::File;
+use crate::job::Job;
+use crate::model::Model;
+use crate::strategy::{Read, Strategy, read};
+use crate::{deepspeed, dtensor, megatron, torchtitan};
+
+/// Another runtime.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub enum Target {
+    /// PyTorch's `torch.distributed.tensor`.
+    Dtensor,
+    /// torchtitan.
+    Torchtitan,
+    /// Megatron-LM.
+    Megatron,
+    /// DeepSpeed.
+    Deepspeed,
+}
+
+impl Target {
+    /// Every target.
+    pub const ALL: [Self; 4] = [Self::Dtensor, Self::Torchtitan, Self::Megatron, Self::Deepspeed];
+
+    /// Its name in arguments.
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Dtensor => "dtensor",
+            Self::Torchtitan => "torchtitan",
+            Self::Megatron => "megatron",
+            Self::Deepspeed => "deepspeed",
+        }
+    }
+
+    /// Its name in sentences.
+    pub fn title(self) -> &'static str {
+        match self {
+            Self::Dtensor => "DTensor",
+            Self::Torchtitan => "torchtitan",
+            Self::Megatron => "Megatron-LM",
+            Self::Deepspeed => "DeepSpeed",
+        }
+    }
+}
+
+impl fmt::Display for Target {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(self.name())
+    }
+}
+
+impl FromStr for Target {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Self, String> {
+        let names: Vec<&str> = Self::ALL.map(Self::name).to_vec();
+        let found = Self::ALL.into_iter().find(|it| it.name() == text);
+        found.ok_or_else(|| format!("`{text}` is no target, expected one of {}", names.join(", ")))
+    }
+}
+
+/// A plan in the words of a target.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Exported {
+    /// Of which.
+    pub target: Target,
+    /// What the target runs; nothing where it is told of each parameter.
+    pub strategy: Option<Strategy>,
+    /// What of the plan it does not run, in words.
+    pub lost: Vec<String>,
+    /// The files.
+    pub files: Vec<File>,
+}
+
+impl Exported {
+    /// For programs.
+    pub fn json(&self) -> Value {
+        json!({
+            "target": self.target.name(),
+            "strategy": self.strategy.as_ref().map(Strategy::json),
+            "lost": self.lost,
+            "files": self.files.iter().map(|file| file.name).collect::<Vec<_>>(),
+        })
+    }
+}
+
+/// A job in the words of a target.
+pub fn export(job: &Job<'_>, target: Target) -> Result<Exported, ExportError> {
+    let model = Model::of(job);
+    if target == Target::Dtensor {
+        let (files, lost) = dtensor::files(job);
+        return Ok(Exported { target, strategy: None, lost, files });
+    }
+    let Read { strategy, mut lost } = read(job, &model, target.title())?;
+    let limited = match target {
+        Target::Megatron => megatron::limited(strategy, &mut lost),
+        Target::Torchtitan => torchtitan::limited(strategy, &mut lost),
+        Target::Deepspeed => deepspeed::limited(strategy, &mut lost),
+        Target::Dtensor => strategy,
+    };
+    let files = match target {
+        Target::Megatron => megatron::files(&limited, &model, &mut lost),
+        Target::Torchtitan => torchtitan::files(&limited, &model, job),
+        Target::Deepspeed => deepspeed::files(&limited, job),
+        Target::Dtensor => vec![],
+    };
+    Ok(Exported { target, strategy: Some(limited), lost, files })
+}

@@ -1,0 +1,204 @@
+//! A configuration of torchtitan: a Python module that sets what a plan says, and a schedule.
+//!
+//! Source: torchtitan 0.3.0, `torchtitan/config/configs.py`, `torchtitan/distributed/pipeline_parallel.py`;
+//! PyTorch, `torch/distributed/pipelining/schedules.py` for the words of a schedule.
+
+use planner_ir::DType;
+use schedule::{Kind, Schedule, Work};
+
+use crate::file::File;
+use crate::job::Job;
+use crate::model::Model;
+use crate::strategy::{Again, Strategy};
+
+/// What the file of a schedule is called.
+const SCHEDULE: &str = "schedule.csv";
+
+/// What torchtitan runs of a strategy.
+pub(crate) fn limited(strategy: Strategy, lost: &mut Vec<String>) -> Strategy {
+    let mut limited = strategy;
+    if limited.zero == 1 || (limited.zero == 0 && limited.context > 1) {
+        lost.push(format!(
+            "{}: torchtitan shards gradients too, and parameters between steps (ZeRO-2, FSDP without resharding)",
+            if limited.zero == 1 { "ZeRO-1" } else { "context parallelism without ZeRO" }
+        ));
+        limited.zero = 2;
+    }
+    if limited.tensor == 1 {
+        limited.sequence = false;
+    }
+    if limited.element == DType::F16 {
+        lost.push("the model computes in f16: torchtitan does in bf16".to_owned());
+        limited.element = DType::BF16;
+    }
+    limited
+}
+
+/// The module, and the schedule if it has none of torchtitan's names.
+pub(crate) fn files(strategy: &Strategy, model: &Model, job: &Job<'_>) -> Vec<File> {
+    let named = strategy.schedule.and_then(name);
+    let mut files = vec![File { name: "shardloom_torchtitan.py", text: module(strategy, model, named) }];
+    if let (Some(schedule), None) = (job.schedule(), named) {
+        files.push(File { name: SCHEDULE, text: csv(schedule) });
+    }
+    files
+}
+
+fn module(strategy: &Strategy, model: &Model, schedule: Option<&'static str>) -> String {
+    let replicated = if strategy.zero == 0 { strategy.data } else { strategy.data / strategy.sharded };
+    let mut parallelism = vec![
+        ("data_parallel_replicate_degree", replicated.to_string()),
+        ("data_parallel_shard_degree", (strategy.data / replicated).to_string()),
+    ];
+    let mut say = |name: &'static str, value: String| parallelism.push((name, value));
+    if strategy.zero > 0 {
+        say("fsdp_reshard_after_forward", quoted(if strategy.zero == 3 { "always" } else { "never" }));
+    }
+    say("tensor_parallel_degree", strategy.tensor.to_string());
+    if strategy.tensor > 1 {
+        say("enable_sequence_parallel", truth(strategy.sequence));
+    }
+    say("context_parallel_degree", strategy.context.to_string());
+    say("expert_parallel_degree", strategy.experts.to_string());
+    say("pipeline_parallel_degree", strategy.pipeline.to_string());
+    let mut path = "";
+    if strategy.pipeline > 1 {
+        say("module_fqns_per_model_part", parts(&strategy.layers));
+        match schedule {
+            Some(name) => say("pipeline_parallel_schedule", quoted(name)),
+            None => {
+                path = "from pathlib import Path\n\n";
+                say(
+                    "pipeline_parallel_schedule_csv",
+                    format!("str(Path(__file__).with_name(\"{SCHEDULE}\"))"),
+                );
+            }
+        }
+        say("pipeline_parallel_microbatch_size", strategy.micro_batch.to_string());
+    }
+    // Micro-batches of a pipeline are of one batch of its schedule, others are accumulated.
+    let local = if strategy.pipeline > 1 {
+        strategy.micro_batch * strategy.micro_batches
+    } else {
+        strategy.micro_batch
+    };
+    let mut training =
+        vec![("local_batch_size", local.to_string()), ("global_batch_size", strategy.examples().to_string())];
+    training.extend(model.sequence.map(|it| ("seq_len", it.to_string())));
+    // Without a largest norm nothing is scaled down; torchtitan has one if nothing is said.
+    let norm = strategy.clip.map_or_else(|| "float(\"inf\")".to_owned(), |it| format!("{it:?}"));
+    training.push(("max_norm", norm));
+    let bf16 = strategy.element == DType::BF16;
+    if bf16 && !strategy.masters {
+        training.push(("dtype", quoted("bfloat16")));
+    }
+    training.push(("mixed_precision_param", quoted(if bf16 { "bfloat16" } else { "float32" })));
+    let again = match strategy.recompute {
+        Again::Nothing => "None",
+        Again::Selective => "SelectiveAC.Config()",
+        Again::Full => "FullAC.Config()",
+    };
+    let import = match strategy.recompute {
+        Again::Nothing => "",
+        Again::Selective => "from torchtitan.distributed.activation_checkpoint import SelectiveAC\n",
+        Again::Full => "from torchtitan.distributed.activation_checkpoint import FullAC\n",
+    };
+    let mut text = format!(
+        "\"\"\"How torchtitan runs a plan of Shardloom: `configured(config)` sets it in a configuration of the model.\n\
+         \n\
+         In a registry of configurations, around that of the model that was planned ({} layers), on {} devices:\n\
+         \n    def planned():\n        return configured(llama3_8b())\n\
+         \"\"\"\n\n\
+         {path}from torchtitan.config import ParallelismConfig\n{import}\n\n\
+         def configured(config):\n    config.parallelism = ParallelismConfig(\n",
+        strategy.layer_count(),
+        strategy.devices,
+    );
+    for (name, value) in parallelism {
+        text += &format!("        {name}={value},\n");
+    }
+    text += "    )\n";
+    for (name, value) in training {
+        text += &format!("    config.training.{name} = {value}\n");
+    }
+    text += &format!("    config.activation_checkpoint = {again}\n    return config\n");
+    text
+}
+
+/// The modules of each stage, by the names that torchtitan's decoders have.
+fn parts(stages: &[u64]) -> String {
+    let last = stages.len().saturating_sub(1);
+    let mut text = String::from("[\n");
+    let mut next = 0;
+    for (stage, &count) in stages.iter().enumerate() {
+        let first = (stage == 0).then(|| quoted("tok_embeddings"));
+        let layers = (next..next + count).map(|layer| quoted(&format!("layers.{layer}")));
+        let end = ["norm", "lm_head"].into_iter().filter(|_| stage == last).map(quoted);
+        let all: Vec<String> = first.into_iter().chain(layers).chain(end).collect();
+        text += &format!("            [{}],\n", all.join(", "));
+        next += count;
+    }
+    text + "        ]"
+}
+
+/// What torchtitan calls a schedule.
+fn name(kind: Kind) -> Option<&'static str> {
+    match kind {
+        Kind::GPipe => Some("GPipe"),
+        Kind::OneForwardOneBackward => Some("1F1B"),
+        Kind::Interleaved => Some("Interleaved1F1B"),
+        Kind::OneForwardOneBackwardDelayed
+        | Kind::Eager
+        | Kind::EagerDelayed
+        | Kind::InterleavedDelayed
+        | Kind::ZeroBubbleH1
+        | Kind::ZeroBubbleH2 => None,
+    }
+}
+
+/// A line for each group, a word for each task: its stage, what is done, its micro-batch. `B` are all
+/// gradients, `I` those of what the stage took, `W` those of its weights.
+fn csv(schedule: &Schedule) -> String {
+    let mut text = String::new();
+    for (group, tasks) in schedule.groups.iter().enumerate() {
+        let word = |task: &schedule::Task| {
+            let work = match task.work {
+                Work::Forward => 'F',
+                Work::Backward if schedule.splits_backward => 'I',
+                Work::Backward => 'B',
+                Work::Weight => 'W',
+            };
+            format!("{}{work}{}", schedule.stage(group, task.chunk), task.micro_batch)
+        };
+        text += &tasks.iter().map(word).collect::<Vec<_>>().join(",");
+        text.push('\n');
+    }
+    text
+}
+
+fn quoted(text: &str) -> String {
+    format!("\"{text}\"")
+}
+
+fn truth(is: bool) -> String {
+    if is { "True".to_owned() } else { "False".to_owned() }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{csv, parts};
+
+    #[test]
+    fn schedules_are_written_task_by_task() {
+        let schedule: schedule::Schedule = "F0 F1 B0 W0 B1 W1\nF0 B0 F1 B1 W0 W1".parse().unwrap();
+        assert_eq!(csv(&schedule), "0F0,0F1,0I0,0W0,0I1,0W1\n1F0,1I0,1F1,1I1,1W0,1W1\n");
+        let schedule: schedule::Schedule = "F0.0 F0.1 B0.1 B0.0".parse().unwrap();
+        assert_eq!(csv(&schedule), "0F0,1F0,1B0,0B0\n");
+    }
+
+    #[test]
+    fn stages_have_their_modules() {
+        let expected = "[\n            [\"tok_embeddings\", \"layers.0\"],\n            [\"layers.1\", \"layers.2\", \"norm\", \"lm_head\"],\n        ]";
+        assert_eq!(parts(&[1, 2]), expected);
+    }
+}

@@ -1,0 +1,30 @@
+//! `export`: which plan is written for which runtime.
+
+use std::path::PathBuf;
+
+use clap::Args;
+use export::Target;
+
+/// `export`.
+#[derive(Args, Clone, Debug)]
+pub struct ExportArguments {
+    /// The plan or pipeline
+    pub plan: PathBuf,
+    /// For what: dtensor, torchtitan, megatron or deepspeed
+    #[arg(long = "to", value_name = "TARGET")]
+    pub target: Target,
+    /// The folder for the files
+    #[arg(long, short, default_value = "export", value_name = "DIR")]
+    pub output: PathBuf,
+    /// Write over files that are there
+    #[arg(long)]
+    pub force: bool,
+}
+
+pub(super) const HELP: &str = "\
+Examples:
+  shardloom export plan.json --to megatron -o megatron
+  shardloom export plan.json --to torchtitan --json
+  shardloom export plan.json --to dtensor --force
+
+What of the plan the target has no words for is printed: it runs something else there.";

@@ -1,0 +1,178 @@
+//! Plans in the words of other runtimes.
+
+use std::fs;
+
+use plan::Plan;
+use plan::json::{Content, read_any};
+use planner_ir::{Source, StateKind};
+use serde_json::Value;
+
+use crate::cli::{Folder, fails, says, works};
+use crate::pages::compare;
+
+/// A Llama of a few layers.
+fn config(layers: u64) -> String {
+    format!(
+        r#"{{"model_type": "llama", "hidden_size": 64, "intermediate_size": 128, "num_hidden_layers": {layers},
+            "num_attention_heads": 4, "num_key_value_heads": 2, "vocab_size": 256, "rms_norm_eps": 1e-5,
+            "rope_theta": 10000.0, "hidden_act": "silu", "tie_word_embeddings": false,
+            "max_position_embeddings": 128, "torch_dtype": "bfloat16"}}"#
+    )
+}
+
+/// A plan of it in this folder.
+fn planned(folder: &Folder, layers: u64, more: &[&str]) -> String {
+    let (model, plan) = (folder.path("config.json"), folder.path("plan.json"));
+    fs::write(&model, config(layers)).unwrap();
+    let fixed = ["plan", "--config", &model, "-o", &plan, "--machine", "h100-80g-4x", "--in-time", "never"];
+    let sizes = ["--dim", "batch=4", "--dim", "sequence=16"];
+    works(&[&fixed[..], &sizes, more].concat());
+    plan
+}
+
+/// Training with data parallel and tensor parallel devices, as Megatron-LM has them.
+const TRAINED: [&str; 8] =
+    ["--mode", "train", "--loss", "loss", "--precision", "bf16", "--microbatches", "2"];
+const TENSOR: [&str; 12] = [
+    "--mesh",
+    "data=2,model=2",
+    "--pin",
+    "*.mlp.gate_proj*=[data,-,-,model]",
+    "--pin",
+    "*.mlp.up_proj*=[data,-,-,model]",
+    "--pin",
+    "*.mlp.down_proj*=[data,-,model,-]",
+    "--pin",
+    "*.self_attn.o_proj*=[data,model,-,-,-]",
+    "--pin",
+    "*.self_attn.Transpose*=[data,-,-,model,-]",
+];
+
+/// What an export prints and writes: the module of Python, which is always the same, left out; and what a step
+/// takes, which is the price model's.
+fn exported(folder: &Folder, plan: &str, target: &str) -> String {
+    let to = folder.path(target);
+    let printed = works(&["export", plan, "--to", target, "-o", &to]);
+    let printed = printed.lines().filter(|line| !line.starts_with("plan "));
+    let mut text: String = printed.map(|line| line.replace(&format!("{to}/"), "") + "\n").collect();
+    let mut files: Vec<String> =
+        fs::read_dir(&to).unwrap().map(|it| it.unwrap().file_name().into_string().unwrap()).collect();
+    files.sort_unstable();
+    for file in files.iter().filter(|it| *it != "shardloom_dtensor.py") {
+        text += &format!("---- {file}\n{}", fs::read_to_string(format!("{to}/{file}")).unwrap());
+    }
+    text
+}
+
+const TARGETS: [&str; 4] = ["dtensor", "torchtitan", "megatron", "deepspeed"];
+
+fn golden(name: &str, layers: u64, more: &[&str]) {
+    let folder = Folder::new(&format!("export-{name}"));
+    let plan = planned(&folder, layers, more);
+    for target in TARGETS {
+        compare(&format!("tests/cases/export/{name}-{target}.txt"), &exported(&folder, &plan, target));
+    }
+}
+
+#[test]
+fn data_and_tensor_parallel_plans() {
+    golden("tensor", 2, &[&TRAINED[..], &TENSOR].concat());
+}
+
+#[test]
+fn pipelines() {
+    golden("pipeline", 5, &[&TRAINED[..], &["--stages", "2", "--mesh", "2", "--schedule", "zb-h1"]].concat());
+}
+
+/// A stage that ends inside of a layer is no stage elsewhere; nor are chunks where groups have one stage.
+#[test]
+fn chunks() {
+    let chunks =
+        ["--stages", "2", "--chunks", "2", "--mesh", "2", "--schedule", "interleaved", "--recompute", "full"];
+    golden("chunks", 4, &[&TRAINED[..], &chunks].concat());
+}
+
+/// The plan of a file.
+fn read(path: &str) -> Plan {
+    match read_any(&fs::read(path).unwrap()).unwrap() {
+        Content::Plan(plan) => *plan,
+        _ => panic!("{path} is no plan"),
+    }
+}
+
+/// What a device holds of a shape, by placements as they are written.
+fn local(shape: &[u64], placements: &Value, mesh: &Value) -> Vec<u64> {
+    let mut local = shape.to_vec();
+    for (placement, axis) in placements.as_array().unwrap().iter().zip(mesh.as_array().unwrap()) {
+        if let Some(dim) = placement.get("shard") {
+            local[usize::try_from(dim.as_u64().unwrap()).unwrap()] /= axis["size"].as_u64().unwrap();
+        }
+    }
+    local
+}
+
+/// Each parameter, and what is kept of it, is held by each device as the plan says; buffers are not there.
+#[test]
+fn placements_hold_what_the_plan_holds() {
+    for more in [&TENSOR[..], &["--mesh", "4", "--memory", "1200000B"]] {
+        let folder = Folder::new("export-held");
+        let plan = planned(&folder, 2, &[&TRAINED[..], more].concat());
+        let to = folder.path("out");
+        works(&["export", &plan, "--to", "dtensor", "-o", &to]);
+        let plan = read(&plan);
+        let said: Value =
+            serde_json::from_slice(&fs::read(format!("{to}/placements.json")).unwrap()).unwrap();
+        let stage = &said["stages"][0];
+        let parameters = stage["parameters"].as_object().unwrap();
+        let (mut count, mut split) = (0, 0);
+        for value in plan.graph.value_ids() {
+            let Source::State(state) = &plan.graph.value(value).source else { continue };
+            let key = match state.kind {
+                StateKind::Parameter => "at_rest",
+                StateKind::Gradient => "gradient",
+                StateKind::FirstMoment => "optimizer",
+                _ => continue,
+            };
+            count += usize::from(key == "at_rest");
+            let (shape, layout) = (&plan.graph.type_of(value).shape, &plan.layouts[value.0]);
+            let held = local(shape, &parameters[&state.name][key], &stage["mesh"]);
+            assert_eq!(held, layout.local_shape(shape), "{} {key}", state.name);
+            split += usize::from(held != *shape);
+        }
+        assert_eq!(parameters.len(), count);
+        assert!(split > 10, "{split} are split");
+    }
+}
+
+#[test]
+fn what_is_there_is_not_written_over() {
+    let folder = Folder::new("export-force");
+    let plan = planned(&folder, 2, &[&TRAINED[..], &["--mesh", "4"]].concat());
+    let to = folder.path("out");
+    let arguments = ["export", &plan, "--to", "megatron", "-o", &to];
+    let first = works(&arguments);
+    let file = format!("{to}/megatron.sh");
+    fs::write(&file, "mine").unwrap();
+    says(&fails(1, &arguments), &["megatron.sh: is there already", "`--force`"]);
+    assert_eq!(fs::read_to_string(&file).unwrap(), "mine");
+    assert_eq!(works(&[&arguments[..], &["--force"]].concat()), first);
+    assert_ne!(fs::read_to_string(&file).unwrap(), "mine");
+}
+
+#[test]
+fn what_cannot_be_exported_is_said() {
+    let folder = Folder::new("export-refused");
+    let plan = planned(&folder, 1, &["--mesh", "4"]);
+    let to = folder.path("out");
+    let message = fails(2, &["export", &plan, "--to", "megatron", "-o", &to]);
+    says(&message, &["the plan is for inference, Megatron-LM trains: expected a plan of `--mode train`"]);
+    assert!(!folder.0.join("out").exists());
+    let message = fails(1, &["export", &plan, "--to", "other", "-o", &to]);
+    assert!(message.contains("`other` is no target, expected one of dtensor, torchtitan"), "{message}");
+    // Weights of a plan for inference lie somewhere, too.
+    works(&["export", &plan, "--to", "dtensor", "-o", &to]);
+    let said: Value = serde_json::from_slice(&fs::read(format!("{to}/placements.json")).unwrap()).unwrap();
+    let names: Vec<&String> = said["stages"][0]["parameters"].as_object().unwrap().keys().collect();
+    assert!(names.iter().any(|it| *it == "model.layers.0.mlp.down_proj.weight"), "{names:?}");
+    assert!(!names.iter().any(|it| it.contains("inv_freq")), "{names:?}");
+}
