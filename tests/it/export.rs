@@ -48,12 +48,12 @@ const TENSOR: [&str; 12] = [
     "*.self_attn.Transpose*=[data,-,-,model,-]",
 ];
 
-/// What an export prints and writes: the module of Python, which is always the same, left out; and what a step
-/// takes, which is the price model's.
+/// What an export prints and writes: the module of Python, which is always the same, left out; and what steps
+/// take, which is the price model's.
 fn exported(folder: &Folder, plan: &str, target: &str) -> String {
     let to = folder.path(target);
     let printed = works(&["export", plan, "--to", target, "-o", &to]);
-    let printed = printed.lines().filter(|line| !line.starts_with("plan "));
+    let printed = printed.lines().filter(|line| !line.starts_with("plan ") && !line.starts_with("there "));
     let mut text: String = printed.map(|line| line.replace(&format!("{to}/"), "") + "\n").collect();
     let mut files: Vec<String> =
         fs::read_dir(&to).unwrap().map(|it| it.unwrap().file_name().into_string().unwrap()).collect();
@@ -142,6 +142,30 @@ fn placements_hold_what_the_plan_holds() {
         assert_eq!(parameters.len(), count);
         assert!(split > 10, "{split} are split");
     }
+}
+
+/// What a step takes by the plan, and as the target runs it (seconds).
+fn prices(folder: &Folder, plan: &str, target: &str) -> [f64; 2] {
+    let to = folder.path(&format!("priced-{target}"));
+    let said: Value =
+        serde_json::from_str(&works(&["export", plan, "--to", target, "-o", &to, "--json"])).unwrap();
+    [&said["seconds"], &said["there"]["seconds"]].map(|it| it.as_f64().unwrap_or_else(|| panic!("{said:#}")))
+}
+
+/// What is lost costs something: a schedule that a target lacks, and devices that do the same.
+#[test]
+fn what_is_lost_is_priced() {
+    let folder = Folder::new("export-priced");
+    let stages = ["--stages", "2", "--mesh", "2", "--schedule", "zb-h1"];
+    let plan = planned(&folder, 4, &[&TRAINED[..], &stages].concat());
+    let [own, torchtitan] = prices(&folder, &plan, "torchtitan");
+    let [_, megatron] = prices(&folder, &plan, "megatron");
+    // Small products are computed by all devices alike, which no target does, and torchtitan has the schedule.
+    assert!(own < torchtitan && torchtitan < megatron, "{own} {torchtitan} {megatron}");
+    // Products split as Megatron-LM does cost as much there, but for what single operations do besides.
+    let plan = planned(&folder, 2, &[&TRAINED[..], &TENSOR].concat());
+    let [own, megatron] = prices(&folder, &plan, "deepspeed");
+    assert!((0.99 * own..1.03 * own).contains(&megatron), "{own} {megatron}");
 }
 
 #[test]

@@ -23,7 +23,7 @@ use reshard::Strategy;
 use rewrite::{Blocks, Segment, Steps};
 use schedule::{Kind, Schedule, StageTimes, Verified, Work, timeline, verify};
 use search::cluster::{self, BlockCost};
-use search::{Fixed, Live, Trail};
+use search::{Fixed, Live, Rules, Trail};
 use train::{Stages, Step};
 
 use crate::parameters;
@@ -60,6 +60,8 @@ pub struct Wanted<'a> {
     pub first: Option<Vec<usize>>,
     /// How operations are computed that a user has fixed.
     pub fixed: &'a [Fixed],
+    /// What the axes of all meshes are for, where only plans of a kind are looked at.
+    pub rules: Option<&'a Rules>,
 }
 
 /// The meshes of groups of devices, in the order of their ranks.
@@ -354,7 +356,7 @@ fn made(
     let mut capacities = whole.clone();
     let make = |form: usize, room: Room, trail: &Mutex<Trail>| {
         let (Place { mesh, machine, .. }, Room { capacity, live }) = (on[form], room);
-        let target = Target { machine, mesh, capacity, steps: wanted.steps, live };
+        let target = Target { machine, mesh, capacity, steps: wanted.steps, live, rules: wanted.rules };
         let plan = stage((&stages.stages[form], wanted.fixed), file, &target, trail)?;
         Ok(Plan { capacity: whole[form], ..plan })
     };

@@ -3,10 +3,10 @@
 use cost_models::machine::Machine;
 use cost_models::quantity;
 use files::Failure;
-use planner_ir::Mesh;
+use planner_ir::{Layout, Mesh, Move, State, Type, Ways};
 use rewrite::Steps;
 use search::problem::SearchError;
-use search::{MachinePrices, PlanError};
+use search::{MachinePrices, PlanError, Prices, Rules, Work};
 
 use crate::mesh::sizes;
 
@@ -23,18 +23,54 @@ pub struct Target<'a> {
     pub steps: Steps,
     /// How many micro-batches are under way at once: more than one in a stage of a pipeline.
     pub live: search::Live,
+    /// What the axes of the mesh are for, where only plans of a kind are looked at.
+    pub rules: Option<&'a Rules>,
+}
+
+/// The prices of a machine, for all plans or those of a kind.
+#[derive(Clone, Debug)]
+pub struct TargetPrices<'a> {
+    machine: MachinePrices<'a>,
+    rules: Option<&'a Rules>,
+}
+
+impl Prices for TargetPrices<'_> {
+    fn work(&self, work: &Work<'_>) -> f64 {
+        self.machine.work(work)
+    }
+
+    fn step(&self, type_: &Type, step: &Move, before: &Layout, after: &Layout) -> f64 {
+        self.machine.step(type_, step, before, after)
+    }
+
+    fn ways(&self) -> Ways {
+        self.machine.ways()
+    }
+
+    fn beside(&self) -> Option<f64> {
+        self.machine.beside()
+    }
+
+    fn rules(&self) -> Option<&Rules> {
+        self.rules
+    }
+
+    fn rest(&self, state: &State, layout: &Layout) -> f64 {
+        let keeps = |rules: &Rules| rules.keeps(state, layout);
+        if self.rules.is_none_or(keeps) { 0.0 } else { f64::INFINITY }
+    }
 }
 
 impl<'a> Target<'a> {
     /// A machine whose devices have all their memory, for a whole model, in time steps where they help.
     pub fn of(machine: &'a Machine, mesh: &'a Mesh) -> Self {
         let capacity = machine.usable_memory().0;
-        Self { machine, mesh, capacity, steps: Steps::Auto, live: search::Live::ONE }
+        Self { machine, mesh, capacity, steps: Steps::Auto, live: search::Live::ONE, rules: None }
     }
 }
 
 /// The prices of a target.
-pub fn prices<'a>(target: &Target<'a>) -> Result<MachinePrices<'a>, Failure> {
+pub fn prices<'a>(target: &Target<'a>) -> Result<TargetPrices<'a>, Failure> {
     let (mesh, machine) = (target.mesh, target.machine);
     if mesh.devices() != machine.devices() {
         return Err(Failure::Usage(format!(
@@ -45,8 +81,9 @@ pub fn prices<'a>(target: &Target<'a>) -> Result<MachinePrices<'a>, Failure> {
             machine.devices()
         )));
     }
-    MachinePrices::new(machine, mesh)
-        .map_err(|error| Failure::Usage(format!("mesh {mesh} does not suit the machine: {error}")))
+    let machine = MachinePrices::new(machine, mesh)
+        .map_err(|error| Failure::Usage(format!("mesh {mesh} does not suit the machine: {error}")))?;
+    Ok(TargetPrices { machine, rules: target.rules })
 }
 
 /// Why there is no plan, and what would help.

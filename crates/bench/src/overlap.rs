@@ -287,6 +287,7 @@ fn planned(row: &Published, machine: &Machine, say: &dyn Fn(String)) -> Result<P
         chunks: 1,
         first: None,
         fixed: &[],
+        rules: None,
     };
     let header = plan::ModelFile { path: row.name.to_owned(), sha256: file.sha256.clone(), dims };
     staged::staged(&forward, &header, &wanted, say)

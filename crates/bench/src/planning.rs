@@ -296,8 +296,7 @@ fn of_target(
 ) -> Result<Planned, Failure> {
     let machine = machine::named(name, None)?;
     let capacity = memory.unwrap_or(machine.usable_memory().0);
-    let target =
-        Target { machine: &machine, mesh, capacity, steps: rewrite::Steps::Auto, live: search::Live::ONE };
+    let target = Target { capacity, ..Target::of(&machine, mesh) };
     let prices = pipeline::prices(&target)?;
     let start = Instant::now();
     for section in &prepared.sections {

@@ -239,7 +239,8 @@ pub fn planned(
     let mut tried = Vec::new();
     for mesh in meshes {
         listener.say(format!("planning on mesh {}", mesh::sizes(&mesh)));
-        let target = Target { machine, mesh: &mesh, capacity, steps: wanted.steps, live: search::Live::ONE };
+        let steps = wanted.steps;
+        let target = Target { machine, mesh: &mesh, capacity, steps, live: search::Live::ONE, rules: None };
         let outcome = pipeline::plan(prepared, &imported.header, &target, &mut |_, _| {});
         if let Err(failure @ Failure::Usage(_)) = outcome {
             return Err(failure);

@@ -30,6 +30,7 @@
 //! - [`compile`] — a model file and sizes to a plan, on the best of several meshes
 //! - [`derived`] — how the program of a plan comes about: from its model again
 //! - [`generation`] — decoders that make tokens
+//! - [`projected`] — what a plan costs as another runtime runs it
 //! - [`training`] — a plan and data to trained weights
 //!
 //! Whatever goes wrong is a [`Failure`].
@@ -38,6 +39,7 @@ pub mod compile;
 pub mod derived;
 pub mod generation;
 pub mod pipeline;
+pub mod projected;
 pub mod training;
 
 pub use files::{Failure, machine};

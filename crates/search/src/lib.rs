@@ -42,6 +42,7 @@ mod derive;
 mod offers;
 mod planner;
 mod priced;
+mod ruled;
 
 pub use bound::Trail;
 pub use compose::kept;
@@ -53,4 +54,5 @@ pub use planner::{Derive, Derived, Pinned, PlanError, Request, counted, held, pl
 pub use prepare::Cut;
 pub use priced::{mispriced, terms_differ, time_differs};
 pub use prices::{MachinePrices, Prices, Work};
+pub use ruled::{Role, Ruled, Rules};
 pub use section::{Repetition, Section, SharedValue, Sharing};

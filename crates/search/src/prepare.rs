@@ -17,6 +17,7 @@ use crate::live::Live;
 use crate::manner::settle;
 use crate::planner::{Pinned, PlanError};
 use crate::prices::Prices;
+use crate::ruled::restrict;
 use crate::section::{Section, SharedValue};
 use crate::ways::Found;
 
@@ -53,6 +54,9 @@ impl<'a> Prepared<'a> {
         let pairs = cut.sections.iter().zip(&mut spaces);
         let fixed = pairs.map(|(section, space)| keep((cut.graph, section), space, mesh, pins));
         let fixed = fixed.collect();
+        if let Some(rules) = prices.rules() {
+            cut.sections.iter().zip(&mut spaces).for_each(|(section, space)| restrict(section, space, rules));
+        }
         let pairs = cut.sections.par_iter().zip(&mut spaces);
         pairs.for_each(|(section, space)| settle(section, space, mesh, prices));
         let turn = turn(&cut);

@@ -9,6 +9,8 @@ use cost_models::units::{Bytes, Seconds};
 use cost_models::work::{self, Rows};
 use planner_ir::{AxisId, Digit, Layout, Loops, Mesh, Move, NodeId, Op, Partition, State, Type, Ways};
 
+use crate::ruled::Rules;
+
 /// Prices of what a device does and of what devices exchange.
 pub trait Prices: Sync {
     /// The time of an operation on the blocks that a device holds (seconds).
@@ -26,6 +28,11 @@ pub trait Prices: Sync {
     /// By how much a second of computing makes longer what is exchanged beside it, and the other way round;
     /// nothing where one waits for the other.
     fn beside(&self) -> Option<f64> {
+        None
+    }
+
+    /// What all plans are, where only those of a kind are looked at.
+    fn rules(&self) -> Option<&Rules> {
         None
     }
 

@@ -128,7 +128,7 @@ pub(crate) fn execute(command: &Command, context: &mut Context<'_, '_>) -> Resul
         Command::Plan(arguments) => plan::plan(arguments, context),
         Command::Sweep(arguments) => sweep::sweep(arguments, context),
         Command::Explain(arguments) => explain::explain(arguments, context),
-        Command::Export(arguments) => export::export(arguments),
+        Command::Export(arguments) => export::export(arguments, context),
         Command::Simulate(arguments) => simulate::simulate(arguments, context),
         Command::Partition(arguments) => partition::partition(arguments),
         Command::Schedule(arguments) => schedule::schedule(arguments),

@@ -112,6 +112,7 @@ fn cover(subject: &Subject<'_>, mesh: &str, rounds: usize, coverage: &mut Covera
         // Over two axes there are too many ways in time to try those of a step.
         steps: if mesh.axes.len() == 1 { rewrite::Steps::Offered } else { rewrite::Steps::One },
         live: search::Live::ONE,
+        rules: None,
     };
     let title = &subject.case.title;
     let header =

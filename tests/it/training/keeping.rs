@@ -25,6 +25,7 @@ fn planned(prepared: &Prepared, mesh: &str, capacity: u64) -> Result<Plan, Strin
         capacity,
         steps: rewrite::Steps::Auto,
         live: search::Live::ONE,
+        rules: None,
     };
     let header = plan::ModelFile { path: "model.onnx".to_owned(), sha256: "0".repeat(64), dims: vec![] };
     let prices = pipeline::prices(&target).map_err(|error| error.to_string())?;

@@ -94,6 +94,7 @@ impl Trial {
             chunks: self.chunks,
             first: None,
             fixed: &[],
+            rules: None,
         };
         let header =
             plan::ModelFile { path: case.title.clone(), sha256: case.file.sha256.clone(), dims: vec![] };

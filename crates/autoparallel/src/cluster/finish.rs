@@ -142,6 +142,7 @@ fn planned(
         chunks: *chunks,
         first: Some(first.clone()),
         fixed: &question.pins.operations,
+        rules: None,
     };
     staged(&forward, &(question.header)(chosen.micro_batches), &wanted, say)
 }

@@ -3,6 +3,7 @@
 use std::collections::BTreeSet;
 
 use files::Failure;
+use planner_ir::{Source, ValueId};
 use rewrite::Segment;
 use search::Fixed;
 
@@ -39,6 +40,24 @@ impl Forward {
     /// For each block, whether something is fixed of one of its operations.
     pub fn having(&self, fixed: &Fixed) -> Vec<bool> {
         self.blocks.segments.iter().map(|it| self.pinned(it, fixed).any(|is| is)).collect()
+    }
+
+    /// For each block, the names of the weights and parameters that its operations use.
+    pub fn weights(&self) -> Vec<Vec<&str>> {
+        let graph = &self.blocks.graph;
+        let name = |value: &ValueId| match &graph.value(*value).source {
+            Source::Weight(name) => Some(name.as_str()),
+            Source::State(state) => Some(state.name.as_str()),
+            Source::Input(_) | Source::Result { .. } => None,
+        };
+        let of = |segment: &Segment| {
+            graph.nodes[segment.nodes.clone()]
+                .iter()
+                .flat_map(|node| &node.operands)
+                .filter_map(name)
+                .collect()
+        };
+        self.blocks.segments.iter().map(of).collect()
     }
 
     /// For each operation of a block, whether something is fixed of it.

@@ -103,6 +103,7 @@ fn what_a_search_counts_of_micro_batches_under_way_is_what_programs_place() {
             chunks: 1,
             first: None,
             fixed: &[],
+            rules: None,
         };
         let pipeline = staged(&forward, &header, &wanted, &|_| {}).expect("fits");
         let schedule = pipeline.schedule.clone();
@@ -175,6 +176,7 @@ fn stages_of(mesh: &[u64], cluster: &Cluster, first: Option<Vec<usize>>) -> Pipe
         chunks: 1,
         first,
         fixed: &[],
+        rules: None,
     };
     staged(&forward, &header, &wanted, &|_| {}).expect("fits")
 }

@@ -73,6 +73,7 @@ fn losses(stages: u64, devices: u64, kind: Kind) -> Vec<f64> {
         chunks: 1,
         first: None,
         fixed: &[],
+        rules: None,
     };
     let header = plan::ModelFile { path: String::new(), sha256: file.sha256.clone(), dims: vec![] };
     let made = staged(&forward, &header, &wanted, &|_| {}).expect("fits");

@@ -178,7 +178,7 @@ fn plan_of(
     let names: BTreeSet<String> = names.collect();
     step.prepared.pinned = Some(Pinned { layout: layout.clone(), names });
     let &Wanted { machine, capacity, steps, .. } = wanted;
-    let target = Target { machine, mesh, capacity, steps, live: Live::ONE };
+    let target = Target { machine, mesh, capacity, steps, live: Live::ONE, rules: None };
     pipeline::plan(&step.prepared, &step.header, &target, &mut |_, _| {})
 }
 

@@ -16,6 +16,9 @@ pub struct ExportArguments {
     /// The folder for the files
     #[arg(long, short, default_value = "export", value_name = "DIR")]
     pub output: PathBuf,
+    /// The machine file of a plan that was not made for a shipped machine: what is lost is priced
+    #[arg(long, value_name = "MACHINE")]
+    pub machine: Option<String>,
     /// Write over files that are there
     #[arg(long)]
     pub force: bool,
@@ -27,4 +30,5 @@ Examples:
   shardloom export plan.json --to torchtitan --json
   shardloom export plan.json --to dtensor --force
 
-What of the plan the target has no words for is printed: it runs something else there.";
+What of the plan the target has no words for is printed, and what a step takes as the target runs it, by the
+prices that the plan was made with. The model has to be where the plan says.";

@@ -310,7 +310,7 @@ const ROWS: &[Row] = &[
             "what is priced, not with `--diagram`",
         ),
     },
-    Row { commands: &["export"], options: &["plan", "target", "output", "force"], meant: Always },
+    Row { commands: &["export"], options: &["plan", "target", "output", "machine", "force"], meant: Always },
     Row {
         commands: &["simulate"],
         options: &["plan", "machine", "one_by_one", "trace", "memory_trace"],

@@ -133,8 +133,7 @@ fn others(
     context: &Context<'_, '_>,
 ) -> Result<Vec<(Manner, Price)>, Failure> {
     let steps = rewrite::Steps::One;
-    let target =
-        Target { machine, mesh: &plan.mesh, capacity: plan.capacity, steps, live: search::Live::ONE };
+    let target = Target { capacity: plan.capacity, steps, ..Target::of(machine, &plan.mesh) };
     let priced = Manner::ALL.into_iter().map(|manner| {
         context.progress.say(format!("pricing: {}", manner.name()));
         Ok((manner, otherwise::of_manner(manner, prepared, &plan.model, &target)?))
@@ -165,8 +164,7 @@ fn alternatives<'a>(
     context: &Context<'_, '_>,
 ) -> Result<Vec<Alternative<'a>>, Failure> {
     let steps = rewrite::Steps::Auto;
-    let target =
-        Target { machine, mesh: &plan.mesh, capacity: plan.capacity, steps, live: search::Live::ONE };
+    let target = Target { capacity: plan.capacity, steps, ..Target::of(machine, &plan.mesh) };
     let mut alternatives = Vec::new();
     for story in stories {
         for operation in &story.operations {

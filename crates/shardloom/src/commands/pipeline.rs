@@ -67,6 +67,7 @@ pub(super) fn pipeline(
             chunks: wanted.chunks,
             first: wanted.cut.clone(),
             fixed: &fixed,
+            rules: None,
         };
         let progress = context.progress;
         let title = match meshes {

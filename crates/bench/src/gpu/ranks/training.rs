@@ -294,6 +294,7 @@ impl Trial {
             chunks: 1,
             first: None,
             fixed: &[],
+            rules: None,
         };
         let pipeline = staged(&forward, header, &wanted, &|_| {})?;
         pipeline::lower_pipeline(&pipeline, &mut |_, _| {})

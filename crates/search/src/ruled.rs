@@ -1,0 +1,235 @@
+//! Rules: what each axis of a mesh is for, so that only plans of a kind are looked at.
+//!
+//! Those who split models by hand give each axis one thing to do, for all operations alike. A rule leaves of
+//! the ways to compute each forward operation those in which no axis does anything else, and of these the ones
+//! that split as much of examples and sequences as any, and products with as many axes as any. Gradients go
+//! with what they are of. Of the layouts in which states are kept it leaves those of a stage of ZeRO, or below.
+
+use std::sync::Arc;
+
+use planner_ir::{
+    ElementwiseClass, GatherClass, Graph, Layout, LoopId, Loops, NodeId, Op, OpClass, Partition, Phase,
+    Role as Splits, State, StateKind,
+};
+use rewrite::Space;
+
+use crate::section::Section;
+
+/// What an axis is for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub enum Role {
+    /// Examples are split.
+    Data,
+    /// Sequences are split.
+    Context,
+    /// Products are split: by columns and rows, heads, rows of tables.
+    Tensor,
+}
+
+/// An axis of a mesh.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Ruled {
+    /// What it is for.
+    pub role: Role,
+    /// Whether experts are split over it.
+    pub experts: bool,
+    /// Whether states are sharded over it.
+    pub shards: bool,
+}
+
+/// What all axes of a mesh are for.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Rules {
+    /// Each axis.
+    pub axes: Vec<Ruled>,
+    /// Whether tensor parallel axes split sequences between products.
+    pub sequence: bool,
+    /// The highest stage of ZeRO.
+    pub zero: u8,
+}
+
+/// What a loop runs over: it may be several things, where a shape does not tell.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+struct Over {
+    examples: bool,
+    sequence: bool,
+    inner: bool,
+    experts: bool,
+}
+
+const EXAMPLES: Over = Over { examples: true, sequence: false, inner: false, experts: false };
+const SEQUENCE: Over = Over { examples: false, sequence: true, inner: false, experts: false };
+const INNER: Over = Over { examples: false, sequence: false, inner: true, experts: false };
+const EXPERTS: Over = Over { examples: false, sequence: false, inner: false, experts: true };
+/// Tokens of all examples in a row.
+const TOKENS: Over = Over { examples: true, sequence: true, inner: false, experts: false };
+
+impl Rules {
+    /// Whether a state may be kept so.
+    pub fn keeps(&self, state: &State, layout: &Layout) -> bool {
+        let level = match state.kind {
+            StateKind::Parameter => 3,
+            StateKind::Gradient => 2,
+            StateKind::Master | StateKind::FirstMoment | StateKind::SecondMoment => 1,
+            StateKind::Total => return true,
+        };
+        let allowed = |axis: usize| {
+            let it = &self.axes[axis];
+            let of_experts = || it.experts && layout.dims.len() > 2 && names(&layout.dims[0], axis);
+            it.role == Role::Tensor || it.shards && self.zero >= level || of_experts()
+        };
+        layout.axes().into_iter().all(|axis| allowed(axis.0))
+    }
+
+    /// Which of some ways to compute a forward operation are left; all, if none is as the rule wants.
+    fn left(&self, graph: &Graph, node: NodeId, partitions: &[&Partition]) -> Vec<bool> {
+        let it = graph.node(node);
+        let loops = it.op.loops(&graph.types_of(&it.operands), &graph.types_of(&it.results));
+        let product = is_product(&it.op);
+        let allowed: Vec<bool> =
+            partitions.iter().map(|partition| self.allows(&it.op, &loops, partition)).collect();
+        let count = |partition: &Partition, of_tensor: bool| {
+            let is = |axis: &planner_ir::AxisId| (self.axes[axis.0].role == Role::Tensor) == of_tensor;
+            partition.axes().iter().filter(|axis| is(axis)).count()
+        };
+        // The scores of all tokens are brought together for their loss, or not.
+        let wide = product && !makes_scores(graph, node);
+        let score =
+            |partition: &Partition| (count(partition, false), if wide { count(partition, true) } else { 0 });
+        let scores =
+            || partitions.iter().zip(&allowed).filter(|(_, allowed)| **allowed).map(|(it, _)| score(it));
+        match scores().max() {
+            None => vec![true; partitions.len()],
+            Some(most) => {
+                partitions.iter().zip(&allowed).map(|(it, allowed)| *allowed && score(it) == most).collect()
+            }
+        }
+    }
+
+    fn allows(&self, op: &Op, loops: &Loops, partition: &Partition) -> bool {
+        let passes =
+            matches!(op.class(), OpClass::Movement(_) | OpClass::Elementwise(ElementwiseClass::Choice));
+        if partition.steps > 1 || !(partition.passed.is_empty() || passes) {
+            return false;
+        }
+        loops.ids().all(|it| {
+            let over = over(op, loops, it);
+            let mut axes = partition.loops[it.0].iter().flat_map(|digit| &digit.terms).map(|term| term.0);
+            axes.all(|axis| self.splits(&self.axes[axis.0], op, loops, over))
+        })
+    }
+
+    fn splits(&self, axis: &Ruled, op: &Op, loops: &Loops, over: Over) -> bool {
+        if over.experts {
+            return axis.experts;
+        }
+        match axis.role {
+            Role::Data => over.examples,
+            Role::Context => over.sequence,
+            Role::Tensor => {
+                let between = !is_product(op);
+                over.inner && !is_stream(op, loops) || over.sequence && self.sequence && between
+            }
+        }
+    }
+}
+
+/// Leaves the choices of a section's forward operations that a rule wants.
+pub(crate) fn restrict(section: &Section, space: &mut Arc<Space>, rules: &Rules) {
+    let graph = &section.graph;
+    let on_parameters = graph.on_parameters();
+    let space = Arc::make_mut(space);
+    for (node, choices) in graph.node_ids().zip(&mut space.choices) {
+        if choices.len() < 2 || graph.node(node).phase != Phase::Forward || on_parameters[node.0] {
+            continue;
+        }
+        let partitions: Vec<&Partition> = choices.iter().map(|it| &it.partition).collect();
+        let mut left = rules.left(graph, node, &partitions).into_iter();
+        choices.retain(|_| left.next().unwrap_or(true));
+    }
+}
+
+fn is_product(op: &Op) -> bool {
+    matches!(op.class(), OpClass::MatrixProduct(_) | OpClass::Attention(_) | OpClass::Experts(_))
+}
+
+/// Whether an operation is of what goes from layer to layer: norms, and sums of values of one shape. No axis
+/// splits a token's numbers there.
+fn is_stream(op: &Op, loops: &Loops) -> bool {
+    let whole = |dims: &Vec<Vec<LoopId>>| dims.len() > 1 && dims.iter().all(|dim| !dim.is_empty());
+    match op.class() {
+        OpClass::Norm(_) => true,
+        OpClass::Elementwise(ElementwiseClass::Binary(planner_ir::Binary::Add)) => {
+            loops.operands.iter().all(whole)
+        }
+        _ => false,
+    }
+}
+
+/// What a loop of a forward operation runs over.
+fn over(op: &Op, loops: &Loops, it: LoopId) -> Over {
+    let of = |dims: &[Vec<LoopId>]| dims.iter().position(|dim| dim.contains(&it));
+    let result = || of(&loops.results[0]);
+    match op.class() {
+        OpClass::MatrixProduct(_) => match (of(&loops.operands[0]), of(&loops.operands[1])) {
+            (Some(0), None) if loops.operands[0].len() == 2 => TOKENS,
+            (Some(0), _) => EXAMPLES,
+            (_, Some(_)) => INNER,
+            _ => SEQUENCE,
+        },
+        OpClass::Attention(_) => match result() {
+            Some(0) => EXAMPLES,
+            Some(2) | None => SEQUENCE,
+            Some(_) => INNER,
+        },
+        OpClass::Experts(_) => match (of(&loops.operands[0]), of(&loops.operands[2])) {
+            (Some(0), _) => TOKENS,
+            (_, Some(0)) => EXPERTS,
+            _ => INNER,
+        },
+        OpClass::Gather(GatherClass::Rows) => match of(&loops.operands[1]) {
+            Some(0) => EXAMPLES,
+            Some(_) => SEQUENCE,
+            // Rows of a table; columns of it are numbers of a token.
+            None if loops.get(it).role == Splits::Sum => INNER,
+            None => Over::default(),
+        },
+        _ => {
+            let (place, rank) = match result() {
+                Some(place) => (place, loops.results[0].len()),
+                None => (of(&loops.operands[0]).unwrap_or(0), loops.operands[0].len()),
+            };
+            match (place, rank) {
+                (0, 3..) => EXAMPLES,
+                (0, 2) => TOKENS,
+                (1, 3) | (2, 4) => SEQUENCE,
+                (1, 2) => Over { sequence: true, ..INNER },
+                (_, 0 | 1) => Over { inner: true, ..TOKENS },
+                _ => INNER,
+            }
+        }
+    }
+}
+
+/// Whether what an operation makes is used by a loss, or by nothing in its block, but for its shape or type.
+fn makes_scores(graph: &Graph, node: NodeId) -> bool {
+    let mut value = graph.node(node).results[0];
+    for _ in 0..graph.nodes.len() {
+        let users: Vec<_> = graph.nodes.iter().filter(|it| it.operands.contains(&value)).collect();
+        match users.iter().find(|it| it.phase == Phase::Forward) {
+            Some(user) => match user.op.class() {
+                OpClass::CrossEntropy | OpClass::LogSoftmax | OpClass::Reduction => return true,
+                OpClass::Movement(_) | OpClass::Elementwise(ElementwiseClass::Choice) => {
+                    value = user.results[0]
+                }
+                _ => return false,
+            },
+            None => return graph.outputs.iter().any(|it| it.value == value),
+        }
+    }
+    false
+}
+
+fn names(digits: &[planner_ir::Digit], axis: usize) -> bool {
+    digits.iter().flat_map(|digit| &digit.terms).any(|term| term.0.0 == axis)
+}
