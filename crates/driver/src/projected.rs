@@ -111,11 +111,8 @@ fn first_blocks(forward: &Forward, strategy: &Strategy) -> Vec<usize> {
     };
     let mut all: Vec<usize> = strategy.layers.iter().map(first).collect();
     // A first stage without layers has what comes before them.
-    for stage in 1..all.len() {
-        if all[stage] == 0 {
-            all[stage] = of_blocks.iter().position(Option::is_some).unwrap_or(0);
-        }
-    }
+    let before = of_blocks.iter().position(Option::is_some).unwrap_or(0);
+    all.iter_mut().skip(1).filter(|first| **first == 0).for_each(|first| *first = before);
     all
 }
 
