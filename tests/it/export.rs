@@ -168,6 +168,48 @@ fn what_is_lost_is_priced() {
     assert!((0.99 * own..1.03 * own).contains(&megatron), "{own} {megatron}");
 }
 
+/// Plans for a target are those that it runs: nothing is lost, and what it runs takes as long.
+#[test]
+fn plans_for_a_target_are_as_it_runs_them() {
+    let staged: &[&str] = &["--stages", "2"];
+    for (target, more) in
+        [("megatron", &[][..]), ("torchtitan", &[]), ("deepspeed", staged), ("megatron", staged)]
+    {
+        let folder = Folder::new("export-for");
+        let plan = planned(&folder, 4, &[&TRAINED[..], &["--for", target], more].concat());
+        let to = folder.path("out");
+        let text = works(&["export", &plan, "--to", target, "-o", &to, "--json"]);
+        let said: Value = serde_json::from_str(&text).unwrap();
+        let [own, there] = [&said["seconds"], &said["there"]["seconds"]].map(|it| it.as_f64().unwrap());
+        assert!((own - there).abs() < 1e-9 * own, "{target} {more:?}: {own} {there}");
+        let lost: Vec<&str> =
+            said["lost"].as_array().unwrap().iter().map(|it| it.as_str().unwrap()).collect();
+        assert!(lost.iter().all(|it| it.contains("is said in code")), "{target} {more:?}: {lost:?}");
+        let degrees =
+            ["data", "tensor", "context", "pipeline"].map(|it| said["strategy"][it].as_u64().unwrap());
+        assert_eq!(degrees.iter().product::<u64>(), 4, "{degrees:?}");
+    }
+}
+
+/// A whole cluster is searched among what a target runs.
+#[test]
+fn clusters_are_planned_for_a_target() {
+    let folder = Folder::new("export-cluster");
+    let (model, plan) = (folder.path("config.json"), folder.path("plan.json"));
+    fs::write(&model, config(4)).unwrap();
+    let fixed = ["plan", "--config", &model, "-o", &plan, "--machine", "h100-80g-8x", "--dim", "sequence=16"];
+    let asked =
+        ["--stages", "auto", "--global-batch", "16", "--for", "megatron", "--pin", "pp=2", "--pin", "tp=2"];
+    let text = works(&[&fixed[..], &TRAINED[..6], &asked].concat());
+    assert!(text.contains("data x tensor parallel") || text.contains("context"), "{text}");
+    let to = folder.path("out");
+    let text = works(&["export", &plan, "--to", "megatron", "-o", &to, "--json"]);
+    let said: Value = serde_json::from_str(&text).unwrap();
+    let [own, there] = [&said["seconds"], &said["there"]["seconds"]].map(|it| it.as_f64().unwrap());
+    assert!((own - there).abs() < 1e-9 * own, "{own} {there}");
+    assert_eq!(said["strategy"]["pipeline"], 2);
+}
+
 #[test]
 fn what_is_there_is_not_written_over() {
     let folder = Folder::new("export-force");
@@ -181,6 +223,26 @@ fn what_is_there_is_not_written_over() {
     assert_eq!(fs::read_to_string(&file).unwrap(), "mine");
     assert_eq!(works(&[&arguments[..], &["--force"]].concat()), first);
     assert_ne!(fs::read_to_string(&file).unwrap(), "mine");
+}
+
+#[test]
+fn plans_for_targets_that_make_no_sense() {
+    let folder = Folder::new("export-nonsense");
+    let refused = |code: u8, more: &[&str]| {
+        let (model, plan) = (folder.path("config.json"), folder.path("plan.json"));
+        fs::write(&model, config(2)).unwrap();
+        let fixed = ["plan", "--config", &model, "-o", &plan, "--machine", "h100-80g-4x"];
+        let sizes = ["--dim", "batch=4", "--dim", "sequence=16"];
+        fails(code, &[&fixed[..], &sizes, more].concat())
+    };
+    says(&refused(1, &["--for", "megatron"]), &["`--for` goes with `--mode train`"]);
+    let message = refused(1, &[&TRAINED[..], &["--for", "dtensor"]].concat());
+    says(&message, &["`--for dtensor` limits nothing but time steps"]);
+    let schedule = ["--for", "megatron", "--stages", "2", "--schedule", "zb-h1"];
+    let message = refused(1, &[&TRAINED[..], &schedule].concat());
+    says(&message, &["Megatron-LM has no such schedule, expected `--schedule` 1f1b or interleaved"]);
+    let message = refused(1, &[&TRAINED[..], &["--for", "megatron", "--stages", "2,2"]].concat());
+    says(&message, &["Megatron-LM has one mesh for all stages, expected `--stages N`"]);
 }
 
 #[test]

@@ -45,6 +45,8 @@ pub use setups::{Chosen, Pins, Setup};
 const MOST: [usize; 2] = [5, 3];
 /// So many setups are asked how fast they are, if not all.
 const ASKED: usize = 24;
+/// How many times as many where axes are for one thing each.
+const KINDS: usize = 3;
 /// How many at a time.
 const BATCH: usize = 8;
 /// How many times as long a step takes, roughly, where the inside of attention, or all of the forward
@@ -143,8 +145,10 @@ pub fn cheapest(question: &Question<'_>, say: &dyn Fn(String)) -> Result<Answer,
     let mut finished = Finished::default();
     let (mut bound, mut priced) = (0.0, 0);
     // All setups are asked after the answer without them is there: more to compose of is not always better.
-    let rounds = if question.thorough { &[ASKED, usize::MAX][..] } else { &[ASKED] };
-    for &many in rounds {
+    // Of each mesh there are as many setups as there are things that its axes may be for.
+    let each = question.pins.limits.as_ref().map_or(1, |_| KINDS);
+    let rounds = if question.thorough { vec![ASKED * each, usize::MAX] } else { vec![ASKED * each] };
+    for many in rounds {
         let (first, numbers) = asked.first(&|setup| sizes.guess(setup), many);
         let mut guesses = vec![f64::INFINITY; setups.len()];
         for &number in &numbers {
@@ -155,7 +159,7 @@ pub fn cheapest(question: &Question<'_>, say: &dyn Fn(String)) -> Result<Answer,
         let alike = asked.alike(&found);
         let promised = alike.first().map_or(f64::INFINITY, |way| way.seconds).min(finished.seconds());
         (bound, priced) = (found.lower_bound, numbers.len());
-        if many > ASKED {
+        if many > ASKED * each {
             asked.tight = unequal::tightened(&asked)?;
         }
         // What promises most is planned first, for it may be enough.

@@ -7,12 +7,14 @@
 //! - [`staged`] — a training step in stages
 //! - [`cluster`] — which stages, on which meshes, by which schedule
 //! - [`otherwise`] — what other plans would cost
+//! - [`limits`] — what another runtime runs
 //! - [`mesh`] — the meshes that are tried
 //! - [`parameters`] — which weights of a model are parameters
 
 pub mod choice;
 pub mod cluster;
 mod keeping; // what keeping less is weighed by
+pub mod limits;
 pub mod mesh;
 pub mod otherwise;
 pub mod parameters;

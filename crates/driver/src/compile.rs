@@ -3,6 +3,7 @@
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 
+use autoparallel::limits::{self, Limits};
 use autoparallel::mesh;
 use cost_models::machine::Machine;
 use files::Failure;
@@ -31,7 +32,7 @@ pub struct Bound {
 /// The best of several meshes, with all memory, in time steps where they help.
 impl Default for Wanted {
     fn default() -> Self {
-        Self { mesh: None, memory: None, steps: Steps::Auto }
+        Self { mesh: None, memory: None, steps: Steps::Auto, limits: None }
     }
 }
 
@@ -52,6 +53,8 @@ pub struct Wanted {
     pub memory: Option<u64>,
     /// Whether operations may be done in time steps.
     pub steps: Steps,
+    /// What runs the plan, if that is another runtime.
+    pub limits: Option<Limits>,
 }
 
 /// What is said of a configuration's key that is not in the model.
@@ -231,16 +234,26 @@ pub fn planned(
     listener: &dyn Listener,
 ) -> Result<Chosen, Failure> {
     let capacity = wanted.memory.unwrap_or(machine.usable_memory().0);
-    let meshes = match &wanted.mesh {
-        Some(mesh) => vec![mesh.clone()],
-        None => mesh::candidates(machine.devices()),
+    let meshes = match (&wanted.mesh, &wanted.limits) {
+        (Some(mesh), _) => vec![mesh.clone()],
+        (None, Some(limits)) => limits.meshes(machine.devices(), machine.devices_per_node()),
+        (None, None) => mesh::candidates(machine.devices()),
     };
+    let rules = |mesh: &Mesh| match &wanted.limits {
+        Some(limits) => limits.rules(mesh, 1).into_iter().map(Some).collect(),
+        None => vec![None],
+    };
+    let meshes =
+        meshes.into_iter().flat_map(|mesh| rules(&mesh).into_iter().map(move |it| (mesh.clone(), it)));
     let mut best: Option<Plan> = None;
     let mut tried = Vec::new();
-    for mesh in meshes {
-        listener.say(format!("planning on mesh {}", mesh::sizes(&mesh)));
+    for (mesh, rules) in meshes {
+        let parallel =
+            rules.as_ref().map_or_else(String::new, |it| format!(", {} parallel", limits::in_words(it)));
+        listener.say(format!("planning on mesh {}{parallel}", mesh::sizes(&mesh)));
         let steps = wanted.steps;
-        let target = Target { machine, mesh: &mesh, capacity, steps, live: search::Live::ONE, rules: None };
+        let target =
+            Target { machine, mesh: &mesh, capacity, steps, live: search::Live::ONE, rules: rules.as_ref() };
         let outcome = pipeline::plan(prepared, &imported.header, &target, &mut |_, _| {});
         if let Err(failure @ Failure::Usage(_)) = outcome {
             return Err(failure);
@@ -252,14 +265,21 @@ pub fn planned(
             best = Some(plan);
         }
     }
-    let Some(plan) = best else { return Err(none_fits(&tried)) };
+    let Some(plan) = best else { return Err(none_fits(&tried, wanted)) };
     let plan = Plan { controls: imported.controls.clone(), ..plan };
     observe(Stage::Plan, &plan::json::write(&plan));
     Ok(Chosen { plan, tried })
 }
 
 /// The refusal of the finest mesh, the last one, and which others were tried.
-fn none_fits(tried: &[(Mesh, Result<f64, Failure>)]) -> Failure {
+fn none_fits(tried: &[(Mesh, Result<f64, Failure>)], wanted: &Wanted) -> Failure {
+    if let (Some(limits), Some(mesh), []) = (&wanted.limits, &wanted.mesh, tried) {
+        return Failure::Usage(format!(
+            "mesh {} has more axes than {} has kinds of parallelism, expected at most 3: data, context, tensor",
+            mesh::sizes(mesh),
+            limits.title
+        ));
+    }
     let Some(((_, Err(last)), others)) = tried.split_last() else {
         return Failure::internal("plan", "no mesh was tried");
     };

@@ -3,13 +3,14 @@
 
 use std::path::Path;
 
+use autoparallel::limits::Limits;
 use autoparallel::otherwise::Price;
 use autoparallel::staged::{Forward, Meshes, Order, Wanted, staged};
 use autoparallel::target::Target;
 use autoparallel::variants::{Decisions, Phases, Training};
 use cost_models::cluster::Cluster;
-use export::Strategy;
 use export::strategy::Again;
+use export::{Range, Strategy, Target as Runtime};
 use files::{Failure, machine, plan_file};
 use plan::json::Content;
 use plan::{Pipeline, Plan, Recipe, Recompute, examples};
@@ -18,6 +19,14 @@ use rewrite::Steps;
 use search::{Role, Ruled, Rules};
 
 use crate::{derived, pipeline};
+
+/// What limits plans for a target.
+pub fn limits(target: Runtime) -> Result<Limits, Failure> {
+    let message = "`--for dtensor` limits nothing but time steps: leave it out and give `--in-time never`";
+    let Range { zero, sequence, schedules } =
+        target.range().ok_or_else(|| Failure::Usage(message.to_owned()))?;
+    Ok(Limits { title: target.title(), zero, sequence, schedules })
+}
 
 /// What a plan of a file takes as this strategy says: the cheapest of all in which no axis does more than its kind
 /// of parallelism, states are sharded no further, and stages, schedule, micro-batches and what is computed again

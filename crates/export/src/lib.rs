@@ -29,4 +29,4 @@ pub use error::ExportError;
 pub use file::File;
 pub use job::Job;
 pub use strategy::Strategy;
-pub use target::{Exported, Target, export};
+pub use target::{Exported, Range, Target, export};

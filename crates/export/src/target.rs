@@ -3,6 +3,7 @@
 use std::fmt;
 use std::str::FromStr;
 
+use schedule::Kind;
 use serde_json::{Value, json};
 
 use crate::error::ExportError;
@@ -46,6 +47,33 @@ impl Target {
             Self::Torchtitan => "torchtitan",
             Self::Megatron => "Megatron-LM",
             Self::Deepspeed => "DeepSpeed",
+        }
+    }
+}
+
+/// What a target runs of what there is to choose.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Range {
+    /// The highest stage of ZeRO, without and with a pipeline.
+    pub zero: [u8; 2],
+    /// Whether sequences are split between products that use parameters split.
+    pub sequence: bool,
+    /// Its schedules.
+    pub schedules: Vec<Kind>,
+}
+
+impl Target {
+    /// What it runs; nothing if that is every plan without time steps.
+    pub fn range(self) -> Option<Range> {
+        let both = vec![Kind::OneForwardOneBackward, Kind::Interleaved];
+        match self {
+            Self::Dtensor => None,
+            Self::Torchtitan => Some(Range { zero: [3, 3], sequence: true, schedules: Kind::ALL.to_vec() }),
+            Self::Megatron => Some(Range { zero: [3, 1], sequence: true, schedules: both }),
+            Self::Deepspeed => {
+                let schedules = vec![Kind::OneForwardOneBackward];
+                Some(Range { zero: [3, 1], sequence: false, schedules })
+            }
         }
     }
 }

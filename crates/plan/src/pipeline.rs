@@ -149,7 +149,8 @@ impl Plan {
         let last = |part: Part| if part == Part::Update { Phase::Update } else { Phase::Gradient };
         let mut phases: Vec<Phase> = self.when().into_iter().map(last).collect();
         for (index, transfer) in self.transfers.iter().enumerate().rev() {
-            let phase = first[index].unwrap_or(phases[index]);
+            // What takes the place of a gradient is made for every micro-batch, if the update reads it or not.
+            let phase = first[index].map_or(phases[index], |it| it.min(phases[index]));
             phases[index] = phase;
             if let Copy::Transferred(from) = transfer.from {
                 first[from] = Some(first[from].map_or(phase, |before| before.min(phase)));
@@ -158,3 +159,6 @@ impl Plan {
         phases
     }
 }
+
+#[cfg(test)]
+mod tests;

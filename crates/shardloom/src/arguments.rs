@@ -296,7 +296,7 @@ pub enum InTime {
 impl TargetArguments {
     /// What it is made for.
     pub fn wanted(&self) -> Wanted {
-        Wanted { mesh: self.mesh.clone(), memory: self.memory, steps: self.steps() }
+        Wanted { mesh: self.mesh.clone(), memory: self.memory, steps: self.steps(), limits: None }
     }
 
     /// Whether operations may be done in time steps.

@@ -142,7 +142,7 @@ fn planned(
         chunks: *chunks,
         first: Some(first.clone()),
         fixed: &question.pins.operations,
-        rules: None,
+        rules: chosen.rules.as_ref(),
     };
     staged(&forward, &(question.header)(chosen.micro_batches), &wanted, say)
 }

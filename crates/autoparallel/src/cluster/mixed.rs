@@ -47,6 +47,12 @@ impl Form<'_> {
 
 /// The cheapest pipeline.
 pub(super) fn cheapest(question: &Question<'_>, say: &dyn Fn(String)) -> Result<Answer, Failure> {
+    if let Some(limits) = &question.pins.limits {
+        return Err(Failure::Usage(format!(
+            "`--for`: {} has one mesh for all groups of devices: leave `--pin stages=..` out, and take nodes of one kind",
+            limits.title
+        )));
+    }
     let kinds = question.cluster.kinds();
     let asked = Asked {
         of_kind: (0..kinds.len()).map(|kind| Question { kind, ..*question }).collect(),
@@ -108,7 +114,10 @@ impl Asked<'_> {
             let groups = usize::try_from(question.cluster.devices() / mesh.devices()).unwrap_or(usize::MAX);
             for &micro_batches in &counts {
                 for recompute in setups::again(question.pins) {
-                    listed.push((kind, Setup { groups, mesh: mesh.clone(), micro_batches, recompute }));
+                    listed.push((
+                        kind,
+                        Setup { groups, mesh: mesh.clone(), micro_batches, recompute, rules: None },
+                    ));
                 }
             }
         }

@@ -75,8 +75,14 @@ pub(super) fn part(
         Space::Unbounded => (UNBOUNDED, Live::ONE),
         Space::Of(capacity, live) => (capacity, Live::of(live)),
     };
-    let target =
-        Target { machine: &machine, mesh: &setup.mesh, capacity, steps: Steps::One, live, rules: None };
+    let target = Target {
+        machine: &machine,
+        mesh: &setup.mesh,
+        capacity,
+        steps: Steps::One,
+        live,
+        rules: setup.rules.as_ref(),
+    };
     let prices = prices(&target)?;
     let Some((plan, errors)) = planned(trail, prepared, &header, &target, &prices) else { return Ok(None) };
     let count = stands.iter().max().map_or(0, |last| last + 1);

@@ -7,9 +7,10 @@ use files::Failure;
 use plan::Recompute;
 use planner_ir::Mesh;
 use schedule::Kind;
-use search::Fixed;
+use search::{Fixed, Rules};
 
 use super::Question;
+use crate::limits::{self, Limits};
 use crate::mesh;
 
 /// The most examples in a micro-batch for each place of the first axis of a mesh.
@@ -29,6 +30,8 @@ pub struct Setup {
     pub micro_batches: u64,
     /// What is computed again of each block.
     pub recompute: Recompute,
+    /// What the axes of the mesh are for, where only plans of a kind are looked at.
+    pub rules: Option<Rules>,
 }
 
 impl Setup {
@@ -41,7 +44,7 @@ impl Setup {
 
 impl fmt::Display for Setup {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let Self { groups, mesh, micro_batches, recompute } = self;
+        let Self { groups, mesh, micro_batches, recompute, rules: _ } = self;
         let mesh = crate::mesh::sizes(mesh);
         write!(f, "{groups} groups of mesh {mesh}, {micro_batches} micro-batches, recompute {recompute}")
     }
@@ -56,6 +59,8 @@ pub struct Chosen {
     pub micro_batches: u64,
     /// What is computed again of each block.
     pub recompute: Recompute,
+    /// What the axes of all meshes are for, where only plans of a kind are looked at.
+    pub rules: Option<Rules>,
 }
 
 impl Chosen {
@@ -66,8 +71,8 @@ impl Chosen {
 
     /// That of a setup.
     pub(super) fn of(setup: &Setup) -> Self {
-        let Setup { groups, mesh, micro_batches, recompute } = setup.clone();
-        Self { meshes: vec![mesh; groups], micro_batches, recompute }
+        let Setup { groups, mesh, micro_batches, recompute, rules } = setup.clone();
+        Self { meshes: vec![mesh; groups], micro_batches, recompute, rules }
     }
 
     /// The mesh of all groups, or those of each, such as `2 2 2x2`.
@@ -83,12 +88,13 @@ impl Chosen {
 
 impl fmt::Display for Chosen {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let Self { meshes, micro_batches, recompute } = self;
+        let Self { meshes, micro_batches, recompute, rules } = self;
         for (number, run) in meshes.chunk_by(|a, b| a == b).enumerate() {
             let comma = if number > 0 { ", " } else { "" };
             write!(f, "{comma}{} groups of mesh {}", run.len(), crate::mesh::sizes(&run[0]))?;
         }
-        write!(f, ", {micro_batches} micro-batches, recompute {recompute}")
+        write!(f, ", {micro_batches} micro-batches, recompute {recompute}")?;
+        rules.as_ref().map_or(Ok(()), |rules| write!(f, ", {} parallel", limits::in_words(rules)))
     }
 }
 
@@ -115,6 +121,8 @@ pub struct Pins {
     pub chunks: Option<usize>,
     /// How operations are computed.
     pub operations: Vec<Fixed>,
+    /// What runs the plan, if that is another runtime.
+    pub limits: Option<Limits>,
 }
 
 impl Pins {
@@ -216,7 +224,9 @@ impl Pins {
 
     /// Whether a schedule may be had.
     pub(super) fn allows(&self, kind: Kind, chunks: usize) -> bool {
-        self.schedule.is_none_or(|it| it == kind) && self.chunks.is_none_or(|it| it == chunks)
+        let runs = |limits: &Limits| limits.schedules.contains(&kind);
+        let runs = self.limits.as_ref().is_none_or(runs);
+        runs && self.schedule.is_none_or(|it| it == kind) && self.chunks.is_none_or(|it| it == chunks)
     }
 }
 
@@ -230,17 +240,33 @@ pub(super) fn all(question: &Question<'_>) -> Result<Vec<Setup>, Failure> {
         for (data, mesh) in of_size(question, devices / groups) {
             for micro_batches in micro_batches(*examples, data, pins) {
                 let groups = usize::try_from(groups).unwrap_or(usize::MAX);
-                for recompute in again(pins) {
-                    let setup = Setup { groups, mesh: mesh.clone(), micro_batches, recompute };
-                    // The one axis of a mesh may be one of data or not.
-                    if !setups.contains(&setup) {
-                        setups.push(setup);
+                for rules in rules_of(question, (groups, &mesh), micro_batches) {
+                    for recompute in again(pins) {
+                        let (mesh, rules) = (mesh.clone(), rules.clone());
+                        let setup = Setup { groups, mesh, micro_batches, recompute, rules };
+                        // The one axis of a mesh may be one of data or not.
+                        if !setups.contains(&setup) {
+                            setups.push(setup);
+                        }
                     }
                 }
             }
         }
     }
     if setups.is_empty() { Err(none(question)) } else { Ok(setups) }
+}
+
+/// What the axes of a mesh may be for: what is left to each operation, or each thing that a runtime has, if the
+/// examples of a micro-batch fall into as many parts as there are data parallel devices.
+fn rules_of(
+    question: &Question<'_>,
+    (groups, mesh): (usize, &Mesh),
+    micro_batches: u64,
+) -> Vec<Option<Rules>> {
+    let Some(limits) = &question.pins.limits else { return vec![None] };
+    let at_once = question.examples / micro_batches.max(1);
+    let falls = |rules: &Rules| at_once.is_multiple_of(limits::data(mesh, rules));
+    limits.rules(mesh, groups).into_iter().filter(falls).map(Some).collect()
 }
 
 /// The meshes of groups of so many devices, in part of a node or in whole ones, with the places along data.

@@ -32,6 +32,10 @@ pub(super) const SCHEDULES: [&[Kind]; 2] =
 /// What is composed of what was priced for groups that are alike, where it promises less than so much
 /// (seconds).
 pub(super) fn composed(asked: &Asked<'_>, below: f64) -> Vec<Way> {
+    // Other runtimes have one mesh for all groups.
+    if asked.question.pins.limits.is_some() {
+        return Vec::new();
+    }
     let differ = |parts: &[Part]| parts.iter().any(|it| it.mesh != parts[0].mesh);
     let of = |(micro_batches, recompute, parts): &(u64, &Recompute, Vec<Part>)| {
         if !differ(parts) {
@@ -149,7 +153,8 @@ pub(super) fn ways(
             if seconds < below {
                 let meshes = composed.stages.iter().map(|&(_, it)| parts[it].mesh.clone()).collect();
                 let first = composed.stages.iter().map(|&(first, _)| first).collect();
-                let chosen = Chosen { meshes, micro_batches, recompute: recompute.clone() };
+                let recompute = recompute.clone();
+                let chosen = Chosen { meshes, micro_batches, recompute, rules: None };
                 found.push(Way { seconds, chosen, first, kind, chunks: 1 });
             }
         }

@@ -51,8 +51,12 @@ impl Lost<'_> {
             _ if stages.len() == self.axes.len() => "all stages: ".to_owned(),
             [one] => format!("stage {one}: "),
             several => {
-                let numbers: Vec<String> = several.iter().map(ToString::to_string).collect();
-                format!("stages {}: ", numbers.join(", "))
+                let follow = several.chunk_by(|a, b| a + 1 == *b);
+                let run = |run: &[usize]| match run {
+                    [first, .., last] => format!("{first} to {last}"),
+                    _ => run[0].to_string(),
+                };
+                format!("stages {}: ", follow.map(run).collect::<Vec<_>>().join(", "))
             }
         }
     }

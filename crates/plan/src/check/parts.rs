@@ -155,7 +155,8 @@ fn is_total(plan: &Plan, value: ValueId) -> bool {
 }
 
 /// The phase of what reads each transfer first: an operation, or one that reads a copy of the copy; of what
-/// nothing reads but outputs and states, that of the gradients of parameters, or of the update.
+/// nothing reads in the micro-batches, that of the gradients of parameters if it is made for each, or else of the
+/// update.
 pub(super) fn first_read(plan: &Plan) -> Vec<Phase> {
     let (readers, parts) = (readers(plan), parts(plan));
     let mut first: Vec<Phase> = Vec::new();
@@ -167,7 +168,7 @@ pub(super) fn first_read(plan: &Plan) -> Vec<Phase> {
             Reader::State(_) | Reader::Output(_) => None,
         };
         let last = if parts[index].micro_batch { Phase::Gradient } else { Phase::Update };
-        first.push(readers.iter().filter_map(of).min().unwrap_or(last));
+        first.push(readers.iter().filter_map(of).min().map_or(last, |it| it.min(last)));
     }
     first.reverse();
     first

@@ -145,6 +145,7 @@ const ROWS: &[Row] = &[
         ],
         meant: Where(trains, "`--mode train`"),
     },
+    Row { commands: PLAN, options: &["runtime"], meant: Where(trains, "`--mode train`: it trains") },
     Row {
         commands: PLAN,
         options: &["betas", "epsilon"],

@@ -5,6 +5,7 @@ use std::fmt::Write as _;
 use std::path::Path;
 
 use ::plan::{Pipeline, Recipe, strategy};
+use autoparallel::limits::Limits;
 use autoparallel::mesh;
 use cost_models::cluster::Cluster;
 use cost_models::quantity;
@@ -14,6 +15,7 @@ use driver::derived;
 use driver::pipeline::cluster::{Answer, Pins, Question, cheapest};
 use driver::pipeline::staged::{Forward, Meshes, Order, Wanted, kind, staged, too_much};
 use driver::pipeline::{self, Stage, parameters};
+use driver::projected;
 use driver::training::derived_pipeline;
 use files::Failure;
 use files::model_file::ModelFile;
@@ -25,6 +27,7 @@ use report::explained;
 use report::throughput;
 use report::weight_roles::Weights;
 use schedule::{Kind, Schedule};
+use search::Rules;
 use serde_json::{Value, json};
 
 use super::{Context, Said, stopped};
@@ -55,9 +58,12 @@ pub(super) fn pipeline(
     let fixed = Pins::parse(&wanted.pins)?.of_operations()?;
     forward.knows(&fixed)?;
     let order = order(&wanted.schedule)?;
+    let limits = arguments.runtime.map(projected::limits).transpose()?;
+    let ways = ways(limits.as_ref(), &meshes, &order)?;
     let mut best: Option<Pipeline> = None;
     let mut refused = None;
-    for meshes in meshes {
+    for (meshes, rules) in &ways {
+        let meshes = *meshes;
         let wanted = Wanted {
             cluster: machines,
             meshes,
@@ -67,7 +73,7 @@ pub(super) fn pipeline(
             chunks: wanted.chunks,
             first: wanted.cut.clone(),
             fixed: &fixed,
-            rules: None,
+            rules: rules.as_ref(),
         };
         let progress = context.progress;
         let title = match meshes {
@@ -93,6 +99,37 @@ pub(super) fn pipeline(
         _ => (wanted.schedule.as_str(), String::new()),
     };
     said(&best, (name, machines), before, (arguments, &imported.file, &imported.warnings), context)
+}
+
+/// The meshes that are tried, and what their axes are for where another runtime runs the plan.
+fn ways<'a>(
+    limits: Option<&Limits>,
+    meshes: &[Meshes<'a>],
+    order: &Order,
+) -> Result<Vec<(Meshes<'a>, Option<Rules>)>, Failure> {
+    let Some(limits) = limits else { return Ok(meshes.iter().map(|&it| (it, None)).collect()) };
+    let runs = match order {
+        Order::Named(kind) => limits.schedules.contains(kind),
+        Order::Written(_) => limits.schedules.len() == Kind::ALL.len(),
+    };
+    if !runs {
+        let names: Vec<&str> = limits.schedules.iter().map(|kind| kind.name()).collect();
+        return Err(Failure::Usage(format!(
+            "`--for`: {} has no such schedule, expected `--schedule` {}",
+            limits.title,
+            names.join(" or ")
+        )));
+    }
+    let of = |&meshes: &Meshes<'a>| match meshes {
+        Meshes::Alike(mesh) => {
+            Ok(limits.rules(mesh, usize::MAX).into_iter().map(|it| (meshes, Some(it))).collect::<Vec<_>>())
+        }
+        Meshes::Each(_) => Err(Failure::Usage(format!(
+            "`--for`: {} has one mesh for all stages, expected `--stages N`",
+            limits.title
+        ))),
+    };
+    Ok(meshes.iter().map(of).collect::<Result<Vec<_>, _>>()?.concat())
 }
 
 /// How a model is trained in stages.
@@ -212,7 +249,8 @@ pub(super) fn answer(
              `--pin` decisions"
         )));
     }
-    let pins = Pins::parse(&wanted.pins)?;
+    let limits = arguments.runtime.map(projected::limits).transpose()?;
+    let pins = Pins { limits, ..Pins::parse(&wanted.pins)? };
     let single = parameters::single(file, &recipe.roles);
     let dims = |micro_batches: u64| {
         let mut dims: BTreeMap<String, u64> = arguments.bound.dims.iter().cloned().collect();

@@ -2,11 +2,12 @@
 
 use std::fmt::Write as _;
 
-use ::plan::Plan;
-use driver::compile;
+use ::plan::{Plan, Recompute};
+use driver::compile::{self, Wanted};
 use driver::derived;
 use driver::pipeline::cluster::Pins;
-use driver::pipeline::{self, Prepared, Stage, Training, parameters};
+use driver::pipeline::{self, Decisions, Prepared, Stage, Training, parameters};
+use driver::projected;
 use files::Failure;
 use files::{machine, plan_file, written};
 use report::attention::Found;
@@ -59,24 +60,38 @@ pub(crate) fn plan(arguments: &PlanArguments, context: &mut Context<'_, '_>) -> 
     // A plan that is no pipeline is on one mesh.
     let machine = single()?;
     let fixed = Pins::parse(&arguments.pipeline.pins)?.of_operations()?;
-    let observe = &mut |stage, made: &dyn std::fmt::Display| stages.observe(stage, made);
-    let prepared = match arguments.recipe.recipe()? {
-        None => pipeline::prepare(&imported.graph, observe)?,
-        Some(recipe) => {
-            let (decisions, phases) = (arguments.recipe.decisions(), arguments.recipe.phases.into());
-            let training = Training { recipe, decisions, phases };
-            pipeline::prepare_training(&imported.file, &imported.graph, &training, observe)?
+    let limits = arguments.runtime.map(projected::limits).transpose()?;
+    let wanted = Wanted { limits, ..arguments.target.wanted() };
+    let mut made = None;
+    let offered = decisions(arguments);
+    for (number, decisions) in offered.iter().enumerate() {
+        let observe = &mut |stage, made: &dyn std::fmt::Display| stages.observe(stage, made);
+        let prepared = match arguments.recipe.recipe()? {
+            None => pipeline::prepare(&imported.graph, observe)?,
+            Some(recipe) => {
+                let (decisions, phases) = (decisions.clone(), arguments.recipe.phases.into());
+                let training = Training { recipe, decisions, phases };
+                pipeline::prepare_training(&imported.file, &imported.graph, &training, observe)?
+            }
+        };
+        let prepared = prepared.fixing(fixed.clone())?;
+        for stage in [Stage::Raise, Stage::Train] {
+            if stages.stops_after(stage) {
+                return Ok(stopped(stage));
+            }
         }
-    };
-    let prepared = prepared.fixing(fixed)?;
-    for stage in [Stage::Raise, Stage::Train] {
-        if stages.stops_after(stage) {
-            return Ok(stopped(stage));
+        let observe = &mut |stage, made: &dyn std::fmt::Display| stages.observe(stage, made);
+        match compile::planned(&prepared, &imported, &machine, &wanted, observe, progress) {
+            Ok(chosen) => {
+                made = Some((prepared, chosen));
+                break;
+            }
+            // What computes more again may fit.
+            Err(Failure::Input(_)) if number + 1 < offered.len() => {}
+            Err(failure) => return Err(failure),
         }
     }
-    let observe = &mut |stage, made: &dyn std::fmt::Display| stages.observe(stage, made);
-    let chosen =
-        compile::planned(&prepared, &imported, &machine, &arguments.target.wanted(), observe, progress)?;
+    let (prepared, chosen) = made.ok_or_else(|| Failure::internal("plan", "nothing was offered"))?;
     if let Some(recipe) = &chosen.plan.recipe {
         progress.say("deriving the step again");
         derived::confirm(&arguments.output, &chosen.plan, recipe, &imported.file)?;
@@ -101,6 +116,18 @@ pub(crate) fn plan(arguments: &PlanArguments, context: &mut Context<'_, '_>) -> 
     let _ = writeln!(text, "plan written to {}", arguments.output.display());
     Found::of([&prepared.graph]).after(&imported.warnings).say(&mut json, &|words| context.warn(words));
     Ok(Said { text, json })
+}
+
+/// What may be computed again, in the order in which it is tried. Other runtimes compute the same again of every
+/// block.
+fn decisions(arguments: &PlanArguments) -> Vec<Decisions> {
+    match (arguments.runtime, arguments.recipe.of_every_block()) {
+        (Some(_), None) => {
+            let all = [Recompute::Nothing, Recompute::Selective, Recompute::Full];
+            all.map(Decisions::Only).to_vec()
+        }
+        _ => vec![arguments.recipe.decisions()],
+    }
 }
 
 /// What each kind of block keeps, where some of it is computed again.

@@ -115,6 +115,7 @@ fn value(option: &Arg) -> String {
         ("pins", "pp=3"),
         ("over", "devices=3,4"),
         ("name", "gpipe"),
+        ("runtime", "megatron"),
     ];
     let possible = option.get_possible_values();
     match values.iter().find(|it| it.0 == option.get_id().as_str()) {

@@ -1,0 +1,104 @@
+//! What another runtime runs: plans in which each axis of a mesh does one thing, by some schedules.
+
+use planner_ir::{Axis, Mesh};
+use schedule::Kind;
+use search::{Role, Ruled, Rules};
+
+/// What a runtime runs.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Limits {
+    /// What it is called.
+    pub title: &'static str,
+    /// The highest stage of ZeRO, without and with a pipeline.
+    pub zero: [u8; 2],
+    /// Whether sequences may be split between products that use parameters split.
+    pub sequence: bool,
+    /// Its schedules.
+    pub schedules: Vec<Kind>,
+}
+
+/// What the axes of a mesh may be for, outermost first: data parallel devices lie farthest apart, and tensor
+/// parallel ones nearest.
+const ROLES: [&[Role]; 7] = [
+    &[Role::Data],
+    &[Role::Tensor],
+    &[Role::Context],
+    &[Role::Data, Role::Tensor],
+    &[Role::Data, Role::Context],
+    &[Role::Context, Role::Tensor],
+    &[Role::Data, Role::Context, Role::Tensor],
+];
+
+impl Limits {
+    /// What the axes of a mesh may be for, each way once; none if there are more axes than kinds of parallelism.
+    pub fn rules(&self, mesh: &Mesh, groups: usize) -> Vec<Rules> {
+        let wide = |axis: &&Axis| axis.size > 1;
+        let count = mesh.axes.iter().filter(wide).count();
+        let of = |roles: &&[Role]| {
+            let mut roles = roles.iter().copied();
+            // An axis of one device does nothing.
+            let role = |axis: &Axis| if wide(&axis) { roles.next() } else { None }.unwrap_or(Role::Data);
+            self.of_roles(&mesh.axes.iter().map(role).collect::<Vec<_>>(), groups)
+        };
+        ROLES.iter().filter(|roles| roles.len() == count.max(1)).map(of).collect()
+    }
+
+    /// The rules of axes that are for this.
+    fn of_roles(&self, roles: &[Role], groups: usize) -> Rules {
+        let axis = |&role: &Role| Ruled { role, experts: role == Role::Data, shards: role != Role::Tensor };
+        let zero = self.zero[usize::from(groups > 1)];
+        Rules { axes: roles.iter().map(axis).collect(), sequence: self.sequence, zero }
+    }
+
+    /// The meshes of so many devices in nodes of so many: all along one axis, and two of which the inner one is
+    /// within a node.
+    pub fn meshes(&self, devices: u64, node: u64) -> Vec<Mesh> {
+        let inner = (2..=node.min(devices / 2)).filter(|&it| devices.is_multiple_of(it));
+        let two = inner.map(|inner| Mesh::of_sizes(&[devices / inner, inner]));
+        std::iter::once(Mesh::of_sizes(&[devices])).chain(two).collect()
+    }
+}
+
+/// How many data parallel devices there are by some rules.
+pub fn data(mesh: &Mesh, rules: &Rules) -> u64 {
+    let data = mesh.axes.iter().zip(&rules.axes).filter(|(_, it)| it.role == Role::Data);
+    data.map(|(axis, _)| axis.size).product()
+}
+
+/// Rules in words: what the axes are for.
+pub fn in_words(rules: &Rules) -> String {
+    let name = |it: &Ruled| match it.role {
+        Role::Data => "data",
+        Role::Context => "context",
+        Role::Tensor => "tensor",
+    };
+    rules.axes.iter().map(name).collect::<Vec<_>>().join(" x ")
+}
+
+#[cfg(test)]
+mod tests {
+    use planner_ir::Mesh;
+
+    use super::{Limits, data, in_words};
+
+    const LIMITS: Limits = Limits { title: "other", zero: [3, 1], sequence: true, schedules: vec![] };
+
+    #[test]
+    fn axes_are_for_one_thing_each() {
+        let said = |mesh: &str| {
+            let mesh = Mesh::parse(mesh).unwrap();
+            let said = |it| format!("{} {}", in_words(it), data(&mesh, it));
+            LIMITS.rules(&mesh, 1).iter().map(said).collect::<Vec<_>>()
+        };
+        assert_eq!(said("4"), ["data 4", "tensor 1", "context 1"]);
+        assert_eq!(said("4x2"), ["data x tensor 4", "data x context 4", "context x tensor 1"]);
+        assert_eq!(said("1x2"), ["data x data 2", "data x tensor 1", "data x context 1"]);
+        assert_eq!(said("2x2x2x2"), Vec::<String>::new());
+    }
+
+    #[test]
+    fn inner_axes_are_within_nodes() {
+        let all = LIMITS.meshes(16, 8);
+        assert_eq!(all.iter().map(crate::mesh::sizes).collect::<Vec<_>>(), ["16", "8x2", "4x4", "2x8"]);
+    }
+}

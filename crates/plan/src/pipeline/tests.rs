@@ -1,0 +1,34 @@
+//! Tests of what the parts of a step take.
+
+use crate::plan::exact;
+use crate::samples::steps::{Ways, step};
+use crate::{Assignment, Hidden};
+
+/// What takes the place of a gradient is made for every micro-batch, though the update reads it first.
+#[test]
+fn phases_take_as_long_as_all_operations_and_transfers() {
+    let data = Ways { data: Some("a"), ..Ways::NONE };
+    let [moments, gradients] = [Ways { moments: Some("a"), ..data }, Ways { gradients: Some("a"), ..data }];
+    for ways in [Ways::NONE, data, moments, gradients, Ways { parameters: Some("a"), ..gradients }] {
+        let mut plan = step("a=2", ways, 3);
+        plan.hidden = Hidden::default();
+        let seconds = |number: usize| f64::from(u32::try_from(number).unwrap()) + 1.0;
+        for (number, transfer) in plan.transfers.iter_mut().enumerate() {
+            transfer.seconds = 100.0 * seconds(number);
+        }
+        for (number, it) in plan.assignments.iter_mut().enumerate() {
+            if let Assignment::Computed { seconds: own, .. } = it {
+                *own = seconds(number);
+            }
+        }
+        let transfers = plan.transfers.iter().zip(plan.runs()).map(|(it, runs)| exact(runs) * it.seconds);
+        let operations = plan.graph.node_ids().zip(&plan.assignments).map(|(node, it)| match it {
+            Assignment::Computed { seconds, .. } => exact(plan.graph.runs(node)) * seconds,
+            Assignment::Prepared => 0.0,
+        });
+        let all: f64 = transfers.chain(operations).sum();
+        let (times, update) = plan.phases();
+        let found = 3.0 * (times.forward + times.backward + times.weight) + update;
+        assert!((found - all).abs() < 1e-6, "{ways:?}: {found} {all}");
+    }
+}
