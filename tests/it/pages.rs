@@ -1,8 +1,8 @@
 //! Pages that cannot rot: commands are run and compared, lists are generated.
 //!
 //! A block that is marked `console` has commands, each after `$ `, and below each what it prints.
-//! Commands are `shardloom` (through cargo or by name) with arguments, and what it prints may be
-//! cut to size by `sed -n`, `grep` or `cut`. With `BLESS=1` pages are rewritten.
+//! Commands are `shardloom` (through cargo or by name) with arguments, or `cat` with a file, and what they print may
+//! be cut to size by `sed -n`, `grep` or `cut`. With `BLESS=1` pages are rewritten.
 
 use std::collections::BTreeMap;
 use std::fmt::Write as _;
@@ -53,7 +53,7 @@ impl Desk {
 
     /// An argument as a page has it, with its file where it is.
     fn place(&self, word: &str) -> String {
-        let endings = [".json", ".npz", ".onnx", ".safetensors", ".toml", ".txt"];
+        let endings = [".json", ".npz", ".onnx", ".safetensors", ".toml", ".txt", ".sh", ".py", "/"];
         let file = endings.iter().any(|ending| word.ends_with(ending));
         let folder = if word.starts_with("tests/") { root() } else { self.folder.clone() };
         if file { folder.join(word).to_str().unwrap().to_owned() } else { word.to_owned() }
@@ -73,6 +73,9 @@ impl Desk {
 
     /// What a call prints, with files called as the page calls them.
     fn output(&self, call: &str) -> String {
+        if let Some(file) = call.strip_prefix("cat ") {
+            return fs::read_to_string(self.place(file)).unwrap();
+        }
         let words = call.strip_prefix("cargo run --release -p shardloom -- ");
         let words = words.or(call.strip_prefix("shardloom ")).unwrap_or_else(|| panic!("not ours: {call}"));
         // What stands between quotes is one argument.
@@ -216,6 +219,12 @@ fn commands_of_the_page_on_pipelines_print_and_draw_what_it_has() {
         ));
         compare(&format!("docs/images/pipeline-{name}.svg"), &fs::read_to_string(picture).unwrap());
     }
+}
+
+#[test]
+fn commands_of_the_page_on_other_runtimes_print_what_it_says() {
+    let text = fs::read_to_string(root().join("docs/export.md")).unwrap();
+    compare("docs/export.md", &rerun("docs/export.md", &text));
 }
 
 /// The raising rules as rows of a table.
