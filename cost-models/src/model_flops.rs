@@ -6,7 +6,8 @@
 //!
 //! A product of `[m, k]` and `[k, n]` counts 2 m n k, and backward as much again for each operand that has a
 //! gradient: 6 for each parameter and token where everything is trained, 2 where nothing is. What is computed
-//! again does not count, nor does anything but products. Attention counts whole, as if every query saw every key;
+//! again does not count, nor does anything but products. A recurrence counts its passes over the state of each
+//! token, with attention. Attention counts whole, as if every query saw every key;
 //! what masks and windows let through of it is counted beside that, half of it for a causal mask.
 //!
 //! Source: PaLM (Chowdhery et al., 2022, arXiv 2204.02311), appendix B; Megatron-LM (Narayanan et al., SC21),
@@ -175,9 +176,18 @@ impl Walk<'_> {
                 let sizes = window_sizes(conv, &types[0], &types[1]).map(exact);
                 products(2.0 * sizes.iter().product::<f64>() * self.times(&node.operands[..2]))
             }
+            // Each token writes into a state and reads it, and reads what a delta rule replaces.
+            OpClass::Recurrence(it) if it.gradient().is_some() => {
+                let (keys, values) = (&types[1].shape, &types[2].shape);
+                let state = exact(values.iter().product::<u64>()) * exact(keys[3]);
+                let passes = if it.replaces() { 3.0 } else { 2.0 };
+                let flops = Flops(2.0 * passes * state * self.times(&[node.operands[0], node.operands[2]]));
+                (Counted { attention: flops, seen: flops, ..Counted::default() }, 0)
+            }
             OpClass::Gather(GatherClass::Rows) => (Counted::default(), self.looked_up(node)),
             // Gradients follow from the products that they are of.
             OpClass::Attention(AttentionClass::Gradient(_) | AttentionClass::Merge)
+            | OpClass::Recurrence(_)
             | OpClass::Experts(ExpertsClass::Gradient { .. })
             | OpClass::Convolution(ConvolutionClass::WeightGradient(_))
             | OpClass::Gather(GatherClass::Elements | GatherClass::RowsGradient { .. })
