@@ -203,6 +203,7 @@ pub(crate) fn measure(options: &Growth, say: &dyn Fn(String)) -> Result<Report, 
             let mut line = json!({
                 "benchmark": "growth", "kind": kind.name(), "nodes": nodes, "mesh": mesh,
                 "mode": if options.train { "train" } else { "inference" },
+                "profile": if cfg!(debug_assertions) { "dev" } else { "release" },
             });
             let outcome = stages(&path, options, &mut line);
             line["peak_bytes"] = json!(host::peak_memory());

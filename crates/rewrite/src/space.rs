@@ -33,6 +33,7 @@ use planner_ir::{
 use alike::Alike;
 pub use known::Spaces;
 pub use stripes::{handed_layouts, striped_length};
+use rules::Split;
 use term::{Denoted, Facts, Term};
 
 /// A space of partitioned programs.
@@ -261,17 +262,23 @@ fn built(
 }
 
 /// How many terms the e-graph of a graph has at least: the work of each operation in each partition that comes of
-/// splitting it, and its results. Operations that are partitioned alike are looked at once, so that what is too
-/// large is known before it is built.
+/// splitting it, its results, and each value in the layouts that an operation asks for most of. Operations that
+/// are partitioned alike are looked at once, so that what is too large is known before it is built.
 fn least_terms(graph: &Graph, facts: &mut Facts) -> usize {
-    let mut known: BTreeMap<usize, usize> = BTreeMap::new();
-    let terms = |node: NodeId| {
-        let whole = facts.replicated(node)?;
+    let mut known: BTreeMap<usize, Split> = BTreeMap::new();
+    let mut held = vec![0; graph.values.len()];
+    let mut terms = 0_usize;
+    for node in graph.node_ids() {
+        let Some(whole) = facts.replicated(node) else { continue };
         let kind = facts.alike(node);
-        let partitions = known.entry(kind).or_insert_with(|| rules::partitions(facts, node, whole));
-        Some(partitions.saturating_mul(1 + graph.node(node).results.len()))
-    };
-    graph.node_ids().filter_map(terms).fold(0, usize::saturating_add)
+        let split = known.entry(kind).or_insert_with(|| rules::split(facts, node, whole));
+        let Node { operands, results, .. } = graph.node(node);
+        terms = terms.saturating_add(split.partitions.saturating_mul(1 + results.len()));
+        for (value, &layouts) in operands.iter().chain(results).zip(&split.layouts) {
+            held[value.0] = held[value.0].max(layouts);
+        }
+    }
+    held.into_iter().fold(terms, usize::saturating_add)
 }
 
 /// Every layout of a type in which each axis splits one dimension or none, axes ascending along a

@@ -16,6 +16,8 @@ use crate::tiles::Tiles;
 pub(crate) struct Tape<'a> {
     /// The forward program.
     from: &'a Graph,
+    /// For each of its values, who uses it.
+    users: Vec<Vec<NodeId>>,
     /// In what it computes.
     precision: Precision,
     /// For each of its operations, its block.
@@ -44,16 +46,13 @@ pub(crate) struct Tape<'a> {
     gradients: Vec<Option<ValueId>>,
     /// The parameters, in order.
     pub(crate) parameters: Vec<Parameter>,
+    /// For values of the forward program that are parameters, which.
+    parameter_of: BTreeMap<ValueId, usize>,
 }
 
 /// A parameter of the step.
 #[derive(Clone, Debug)]
 pub(crate) struct Parameter {
-    /// Its value in the forward program.
-    weight: ValueId,
-    /// The value in the forward program that the model computes with: the weight, or what it is
-    /// converted to.
-    used: ValueId,
     /// Its name in the model file.
     pub(crate) name: String,
     /// The parameter at rest.
@@ -89,6 +88,7 @@ impl<'a> Tape<'a> {
     ) -> Self {
         let mut tape = Self {
             from,
+            users: from.users(),
             precision,
             places,
             again,
@@ -103,6 +103,7 @@ impl<'a> Tape<'a> {
             phases: phases(from, trained),
             gradients: vec![None; from.values.len()],
             parameters: Vec::new(),
+            parameter_of: BTreeMap::new(),
         };
         for value in from.value_ids() {
             let it = from.value(value);
@@ -143,24 +144,24 @@ impl<'a> Tape<'a> {
             value
         };
         let gradient = self.to.push_value(full, state(StateKind::Gradient));
+        // The model computes with the weight, or with what it is converted to.
+        self.parameter_of.extend([weight, used].map(|it| (it, self.parameters.len())));
         self.parameters.push(Parameter {
-            weight,
-            used,
             name: name.to_owned(),
             value,
             changed,
             gradient,
             summed: gradient,
             home: None,
-            tiles: Tiles::of(self.from, used),
+            tiles: Tiles::of(self.from, used, &self.users[used.0]),
         });
         value
     }
 
     /// The type to which the only user of a weight converts it, and the result.
     fn only_conversion(&self, weight: ValueId) -> Option<(DType, ValueId)> {
-        let mut users = self.from.nodes.iter().filter(|node| node.operands.contains(&weight));
-        let first = users.next().filter(|_| users.next().is_none())?;
+        let [only] = self.users[weight.0][..] else { return None };
+        let first = self.from.node(only);
         match first.op {
             Op::Cast(dtype) if dtype.is_float() => Some((dtype, first.results[0])),
             _ => None,
@@ -360,7 +361,7 @@ impl<'a> Tape<'a> {
 
     /// Adds to the gradient towards a value.
     fn add(&mut self, value: ValueId, gradient: ValueId, node: &Node, home: usize) {
-        if let Some(index) = self.parameters.iter().position(|it| it.weight == value || it.used == value) {
+        if let Some(&index) = self.parameter_of.get(&value) {
             return self.add_to_parameter(index, gradient, node, home);
         }
         let phase = self.phases[value.0].unwrap_or(Phase::Backward);

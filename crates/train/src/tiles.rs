@@ -4,7 +4,7 @@
 //! and models take them apart. Where the slices lie side by side and together are the whole, so do
 //! their gradients.
 
-use planner_ir::{Binary, Emit, Graph, Op, Type, ValueId};
+use planner_ir::{Binary, Emit, Graph, NodeId, Op, Type, ValueId};
 
 /// The slices of a parameter along one dimension, from first to last.
 #[derive(Clone, Debug)]
@@ -24,15 +24,13 @@ struct Tile {
 }
 
 impl Tiles {
-    /// The slices of a weight, if all its uses are slices that together are the whole.
-    pub(crate) fn of(graph: &Graph, weight: ValueId) -> Option<Self> {
+    /// The slices of a weight, if all its uses, by these operations, are slices that together are the whole.
+    pub(crate) fn of(graph: &Graph, weight: ValueId, users: &[NodeId]) -> Option<Self> {
         let type_ = graph.type_of(weight).clone();
-        let users: Vec<&Op> =
-            graph.nodes.iter().filter(|node| node.operands.contains(&weight)).map(|node| &node.op).collect();
         let mut dim = None;
         let mut tiles: Vec<Tile> = Vec::new();
-        for op in &users {
-            let (at, start, size) = cut(op, &type_.shape)?;
+        for &user in users {
+            let (at, start, size) = cut(&graph.node(user).op, &type_.shape)?;
             if *dim.get_or_insert(at) != at {
                 return None;
             }

@@ -104,15 +104,29 @@ fn split_further(facts: &mut Facts, node: NodeId, partition: usize) -> Arc<[usiz
     more
 }
 
-/// How many partitions come of splitting one further and further, itself included.
-pub(super) fn partitions(facts: &mut Facts, node: NodeId, whole: Partition) -> usize {
+/// What comes of splitting an operation further and further.
+pub(super) struct Split {
+    /// How many partitions, the whole operation included.
+    pub(super) partitions: usize,
+    /// In how many layouts each of its operands and results is then.
+    pub(super) layouts: Vec<usize>,
+}
+
+/// What comes of splitting an operation.
+pub(super) fn split(facts: &mut Facts, node: NodeId, whole: Partition) -> Split {
     let mut found = vec![facts.alike.partitions.number(whole)];
     let mut known: BTreeSet<usize> = found.iter().copied().collect();
+    let mut layouts: Vec<BTreeSet<usize>> = Vec::new();
     while let Some(base) = found.pop() {
+        let ends = facts.ends(node, base);
+        layouts.resize(ends.operands.len() + ends.results.len(), BTreeSet::new());
+        for (layouts, &it) in layouts.iter_mut().zip(ends.operands.iter().chain(&ends.results)) {
+            layouts.insert(it);
+        }
         let more = split_further(facts, node, base);
         found.extend(more.iter().copied().filter(|it| known.insert(*it)));
     }
-    known.len()
+    Split { partitions: known.len(), layouts: layouts.iter().map(BTreeSet::len).collect() }
 }
 
 /// The partitions that split over one more axis.

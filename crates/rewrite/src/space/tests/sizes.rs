@@ -108,12 +108,12 @@ fn what_is_too_large_is_known_before_it_is_built() {
     for (graph, ends) in [(graph, &ends[..]), (products(20), &[])] {
         let least = least_terms(&graph, &mut Facts::new(&graph, &mesh, ends, offer, Alike::default()));
         let nodes = space(&graph, &mesh, ends, offer).unwrap().statistics.nodes;
-        assert!(least <= nodes && nodes < 4 * least, "{least} of {nodes}");
+        assert!(least <= nodes && nodes < 2 * least, "{least} of {nodes}");
     }
     let mut known = Alike::default();
     let refused = built(&products(20_000), &mesh, &[], offer, &mut known);
     assert_eq!(refused.unwrap_err(), SpaceError::Limit(NODE_LIMIT));
-    // How products are split is known, and none was put between layouts.
+    // What was found out of how one of them is split is handed on.
     let one = known.partitions.ranks().len();
-    assert!(one > 10 && one < 10_000 && known.ends.get(0, 0).is_none(), "{one}");
+    assert!(one > 10 && one < 10_000, "{one}");
 }
