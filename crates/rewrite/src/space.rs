@@ -32,8 +32,8 @@ use planner_ir::{
 
 use alike::Alike;
 pub use known::Spaces;
-pub use stripes::{handed_layouts, striped_length};
 use rules::Split;
+pub use stripes::{handed_layouts, striped_length};
 use term::{Denoted, Facts, Term};
 
 /// A space of partitioned programs.
