@@ -64,7 +64,7 @@ fn exported(folder: &Folder, plan: &str, target: &str) -> String {
     text
 }
 
-const TARGETS: [&str; 4] = ["dtensor", "torchtitan", "megatron", "deepspeed"];
+const TARGETS: [&str; 5] = ["dtensor", "jax", "torchtitan", "megatron", "deepspeed"];
 
 fn golden(name: &str, layers: u64, more: &[&str]) {
     let folder = Folder::new(&format!("export-{name}"));
@@ -254,7 +254,7 @@ fn what_cannot_be_exported_is_said() {
     says(&message, &["the plan is for inference, Megatron-LM trains: expected a plan of `--mode train`"]);
     assert!(!folder.0.join("out").exists());
     let message = fails(1, &["export", &plan, "--to", "other", "-o", &to]);
-    assert!(message.contains("`other` is no target, expected one of dtensor, torchtitan"), "{message}");
+    assert!(message.contains("`other` is no target, expected one of dtensor, jax, torchtitan"), "{message}");
     // Weights of a plan for inference lie somewhere, too.
     works(&["export", &plan, "--to", "dtensor", "-o", &to]);
     let said: Value = serde_json::from_slice(&fs::read(format!("{to}/placements.json")).unwrap()).unwrap();

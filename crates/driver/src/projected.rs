@@ -22,9 +22,9 @@ use crate::{derived, pipeline};
 
 /// What limits plans for a target.
 pub fn limits(target: Runtime) -> Result<Limits, Failure> {
-    let message = "`--for dtensor` limits nothing but time steps: leave it out and give `--in-time never`";
-    let Range { zero, sequence, schedules } =
-        target.range().ok_or_else(|| Failure::Usage(message.to_owned()))?;
+    let message =
+        format!("`--for {target}` limits nothing but time steps: leave it out and give `--in-time never`");
+    let Range { zero, sequence, schedules } = target.range().ok_or(Failure::Usage(message))?;
     Ok(Limits { title: target.title(), zero, sequence, schedules })
 }
 

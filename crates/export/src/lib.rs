@@ -22,6 +22,7 @@ mod layers; // which layers stages have
 mod roles; // what the axes of a mesh are for
 mod deepspeed; // a configuration of DeepSpeed
 mod dtensor; // placements of DTensor, and a Python module that applies them
+mod jax; // partition specs of JAX
 mod megatron; // arguments of Megatron-LM
 mod torchtitan; // a configuration of torchtitan
 

@@ -11,13 +11,15 @@ use crate::file::File;
 use crate::job::Job;
 use crate::model::Model;
 use crate::strategy::{Read, Strategy, read};
-use crate::{deepspeed, dtensor, megatron, torchtitan};
+use crate::{deepspeed, dtensor, jax, megatron, torchtitan};
 
 /// Another runtime.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Target {
     /// PyTorch's `torch.distributed.tensor`.
     Dtensor,
+    /// JAX.
+    Jax,
     /// torchtitan.
     Torchtitan,
     /// Megatron-LM.
@@ -28,12 +30,13 @@ pub enum Target {
 
 impl Target {
     /// Every target.
-    pub const ALL: [Self; 4] = [Self::Dtensor, Self::Torchtitan, Self::Megatron, Self::Deepspeed];
+    pub const ALL: [Self; 5] = [Self::Dtensor, Self::Jax, Self::Torchtitan, Self::Megatron, Self::Deepspeed];
 
     /// Its name in arguments.
     pub fn name(self) -> &'static str {
         match self {
             Self::Dtensor => "dtensor",
+            Self::Jax => "jax",
             Self::Torchtitan => "torchtitan",
             Self::Megatron => "megatron",
             Self::Deepspeed => "deepspeed",
@@ -44,6 +47,7 @@ impl Target {
     pub fn title(self) -> &'static str {
         match self {
             Self::Dtensor => "DTensor",
+            Self::Jax => "JAX",
             Self::Torchtitan => "torchtitan",
             Self::Megatron => "Megatron-LM",
             Self::Deepspeed => "DeepSpeed",
@@ -67,7 +71,7 @@ impl Target {
     pub fn range(self) -> Option<Range> {
         let both = vec![Kind::OneForwardOneBackward, Kind::Interleaved];
         match self {
-            Self::Dtensor => None,
+            Self::Dtensor | Self::Jax => None,
             Self::Torchtitan => Some(Range { zero: [3, 3], sequence: true, schedules: Kind::ALL.to_vec() }),
             Self::Megatron => Some(Range { zero: [3, 1], sequence: true, schedules: both }),
             Self::Deepspeed => {
@@ -121,23 +125,24 @@ impl Exported {
 
 /// A job in the words of a target.
 pub fn export(job: &Job<'_>, target: Target) -> Result<Exported, ExportError> {
+    let whole = |(files, lost): (Vec<File>, Vec<String>)| Exported { target, strategy: None, lost, files };
     let model = Model::of(job);
-    if target == Target::Dtensor {
-        let (files, lost) = dtensor::files(job);
-        return Ok(Exported { target, strategy: None, lost, files });
-    }
-    let Read { strategy, mut lost } = read(job, &model, target.title())?;
-    let limited = match target {
-        Target::Megatron => megatron::limited(strategy, &mut lost),
-        Target::Torchtitan => torchtitan::limited(strategy, &mut lost),
-        Target::Deepspeed => deepspeed::limited(strategy, &mut lost),
-        Target::Dtensor => strategy,
+    let strategy = |limited: fn(Strategy, &mut Vec<String>) -> Strategy| {
+        let Read { strategy, mut lost } = read(job, &model, target.title())?;
+        Ok((limited(strategy, &mut lost), lost))
+    };
+    let (limited, mut lost) = match target {
+        Target::Dtensor => return Ok(whole(dtensor::files(job))),
+        Target::Jax => return Ok(whole(jax::files(job))),
+        Target::Megatron => strategy(megatron::limited)?,
+        Target::Torchtitan => strategy(torchtitan::limited)?,
+        Target::Deepspeed => strategy(deepspeed::limited)?,
     };
     let files = match target {
+        Target::Dtensor | Target::Jax => vec![],
         Target::Megatron => megatron::files(&limited, &model, &mut lost),
         Target::Torchtitan => torchtitan::files(&limited, &model, job),
         Target::Deepspeed => deepspeed::files(&limited, job),
-        Target::Dtensor => vec![],
     };
     Ok(Exported { target, strategy: Some(limited), lost, files })
 }

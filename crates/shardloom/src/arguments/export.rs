@@ -10,7 +10,7 @@ use export::Target;
 pub struct ExportArguments {
     /// The plan or pipeline
     pub plan: PathBuf,
-    /// For what: dtensor, torchtitan, megatron or deepspeed
+    /// For what: dtensor, jax, torchtitan, megatron or deepspeed
     #[arg(long = "to", value_name = "TARGET")]
     pub target: Target,
     /// The folder for the files
