@@ -27,7 +27,7 @@ const USUAL: u64 = 128;
 /// How attention is computed: where heads are too long for one kernel, scores are written to memory.
 #[must_use]
 pub fn kernel(setup: &Setup) -> Attention {
-    if setup.model.head_size > LONGEST { Attention::Unfused } else { setup.attention }
+    if setup.model.key_size() > LONGEST { Attention::Unfused } else { setup.attention }
 }
 
 /// Time of the core of attention forward, and backward.
@@ -49,8 +49,8 @@ fn heads(setup: &Setup) -> u64 {
 
 fn unfused(job: &Job<'_>) -> [Seconds; 2] {
     let (setup, model, heads) = (job.setup, &job.setup.model, heads(job.setup));
-    let (queries, keys, size) = (model.seq.div_ceil(setup.cp), model.seq, model.head_size);
-    let sizes = [[queries, keys, size], [queries, size, keys]];
+    let (queries, keys) = (model.seq.div_ceil(setup.cp), model.seq);
+    let sizes = [[queries, keys, model.key_size()], [queries, model.value_size(), keys]];
     let one = |way| sizes.iter().map(|&it| job.wide_product(way, heads, it)).sum::<Seconds>();
     let scores = exact(ELEMENT * heads * queries) * exact(keys);
     let passes = job.figure(Figure::ScorePasses);
@@ -62,14 +62,14 @@ fn unfused(job: &Job<'_>) -> [Seconds; 2] {
 fn fused(job: &Job<'_>, rate: f64, format: Format) -> [Seconds; 2] {
     let (setup, model) = (job.setup, &job.setup.model);
     let device = &job.cluster.machine.device;
-    let size = model.head_size.next_multiple_of(PADDED);
+    let size = model.key_size().next_multiple_of(PADDED);
     let kernel = compute::Attention {
         heads: heads(setup),
         queries: model.seq.div_ceil(setup.cp),
         keys: model.seq,
         seen: Seen::half(model.seq),
         key_size: size,
-        value_size: size,
+        value_size: model.value_size().next_multiple_of(PADDED),
         precision: Precision::Bf16,
     };
     let packed = if setup.packed { job.figure(Figure::PackedExamples) } else { 1.0 };

@@ -28,7 +28,7 @@ pub use keys::KEYS;
 
 use crate::chip::Chip;
 use crate::cluster::Links;
-use crate::model::{Embedding, Experts, Mlp, Model};
+use crate::model::{Embedding, Experts, Latent, Mlp, Model};
 use crate::setup::{
     Arithmetic, Attention, Dispatch, Learns, Recompute, Setup, SetupError, Zero, even_stages,
 };
@@ -237,7 +237,8 @@ fn alone(fields: &Fields, setup: &Setup) -> Result<(), ConfigError> {
     match setup.model.experts {
         None => {
             let only = ["expert_model_parallel_size", "expert_tensor_parallel_size", "moe_router_topk"];
-            let only = only.into_iter().chain(["moe_token_dispatcher_type"]);
+            let more = ["moe_token_dispatcher_type", "moe_shared_expert_intermediate_size"];
+            let only = only.into_iter().chain(more);
             let mut stated = only.filter(|key| fields.table.contains_key(*key));
             let stated = stated.find(|key| fields.count(key).ok().flatten() != Some(1));
             stated.map_or(Ok(()), |key| {
@@ -285,6 +286,7 @@ fn model(fields: &Fields) -> Result<Model, ConfigError> {
     let gated = fields.flag("swiglu", false)?;
     let untied = fields.flag("untie_embeddings_and_output_weights", gated)?;
     let top_k = fields.count("moe_router_topk")?.unwrap_or(2);
+    let shared = fields.count("moe_shared_expert_intermediate_size")?.unwrap_or(0);
     let usual = hidden / heads.max(1);
     Ok(Model {
         layers: fields.needed("num_layers")?,
@@ -292,13 +294,33 @@ fn model(fields: &Fields) -> Result<Model, ConfigError> {
         heads,
         kv_heads: fields.count("num_query_groups")?.unwrap_or(heads),
         head_size: fields.count("kv_channels")?.unwrap_or(usual),
+        latent: latent(fields)?,
         ffn_hidden: fields.count("ffn_hidden_size")?.unwrap_or(4 * hidden),
         mlp: if gated { Mlp::Gated } else { Mlp::Plain },
         vocab: fields.count("vocab_size")?.unwrap_or(51_200),
         seq: fields.needed("seq_length")?,
-        experts: fields.count("num_experts")?.map(|count| Experts { count, top_k }),
+        experts: fields.count("num_experts")?.map(|count| Experts { count, top_k, shared }),
         embedding: if untied { Embedding::Untied } else { Embedding::Tied },
     })
+}
+
+/// Latent attention: all of its keys, or none.
+fn latent(fields: &Fields) -> Result<Option<Latent>, ConfigError> {
+    let keys = ["q_lora_rank", "kv_lora_rank", "qk_pos_emb_head_dim", "v_head_dim"];
+    let mut sizes = Vec::new();
+    for key in keys {
+        sizes.push(fields.positive(key)?);
+    }
+    if sizes.iter().all(Option::is_none) {
+        return Ok(None);
+    }
+    let missing = keys.iter().zip(&sizes).find(|(_, size)| size.is_none());
+    match sizes[..] {
+        [Some(query_rank), Some(rank), Some(rotary), Some(value)] => {
+            Ok(Some(Latent { query_rank, rank, rotary, value }))
+        }
+        _ => Err(ConfigError::Missing(missing.map_or(keys[0], |(key, _)| *key))),
+    }
 }
 
 /// The values of a configuration.

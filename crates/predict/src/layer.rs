@@ -8,6 +8,7 @@ use cost_models::units::{Bytes, Seconds, exact};
 use crate::attention;
 use crate::experts;
 use crate::framework::Figure;
+use crate::model::Latent;
 use crate::pieces::{ELEMENT, Job, Way, whole};
 use crate::setup::{Learns, Recompute};
 
@@ -70,8 +71,15 @@ fn products(job: &Job<'_>) -> Passes {
     let (setup, model) = (job.setup, &job.setup.model);
     let (n, h, tp) = (setup.tokens(), model.hidden, setup.tp);
     let part = |columns: u64| (columns / tp).max(1);
-    let mut shapes =
-        vec![(1, [n, part(model.qkv_columns()), h]), (1, [n, h, part(model.heads * model.head_size)])];
+    let mut shapes = match model.latent {
+        None => vec![(1, [n, part(model.qkv_columns()), h])],
+        Some(Latent { query_rank, rank, rotary, value }) => vec![
+            (1, [n.div_ceil(tp), query_rank + rank + rotary, h]),
+            (1, [n, part(model.heads * model.key_size()), query_rank]),
+            (1, [n, part(model.heads * (model.head_size + value)), rank]),
+        ],
+    };
+    shapes.push((1, [n, h, part(model.heads * model.value_size())]));
     match model.experts {
         None => {
             shapes.push((1, [n, part(model.ups() * model.ffn_hidden), h]));
@@ -79,6 +87,10 @@ fn products(job: &Job<'_>) -> Passes {
         }
         Some(routed) => {
             shapes.push((1, [n.div_ceil(tp), routed.count, h]));
+            if routed.shared > 0 {
+                shapes.push((1, [n, part(model.ups() * routed.shared), h]));
+                shapes.push((1, [n, h, part(routed.shared)]));
+            }
             shapes.extend(experts::shapes(setup, routed));
         }
     }
@@ -101,8 +113,9 @@ fn pointwise(job: &Job<'_>, times: &mut Passes) {
     let shared = if setup.seq_parallel { tp } else { 1.0 };
     let hidden = job.figure(Figure::HiddenPasses) * exact(model.hidden) / shared;
     let qkv = job.figure(Figure::QkvPasses) * exact(model.qkv_columns()) / tp;
-    let ffn = job.figure(Figure::FfnPasses) * exact(model.ups() * model.ffn_hidden) / tp;
-    let ffn = model.experts.map_or(n * ffn, |routed| experts::touched(job, routed));
+    let every = model.experts.map_or(model.ffn_hidden, |routed| routed.shared);
+    let ffn = n * job.figure(Figure::FfnPasses) * exact(model.ups() * every) / tp;
+    let ffn = ffn + model.experts.map_or(0.0, |routed| experts::touched(job, routed));
     let bytes = n * (hidden + qkv) + ffn;
     times.forward.add_term("pointwise", job.touch(bytes));
     times.input.add_term("pointwise", job.touch(job.figure(Figure::BackwardPasses) * bytes));
@@ -138,7 +151,7 @@ fn traffic(job: &Job<'_>, times: &mut Passes) {
     }
     if setup.cp > 1 {
         // Keys and values go around; what is computed at the same time hides them.
-        let columns = (2 * model.kv_heads * model.head_size / setup.tp).max(1);
+        let columns = (model.kv_heads * (model.key_size() + model.value_size()) / setup.tp).max(1);
         let round = Bytes(ELEMENT * setup.tokens() * columns);
         let hops = exact(setup.cp - 1);
         let ring = hops * send(machine, &job.context, round);

@@ -124,7 +124,7 @@ pub fn layer_activations(setup: &Setup) -> f64 {
 fn half_of_products(setup: &Setup) -> f64 {
     let model = &setup.model;
     let products = model.qkv_columns() + (model.ups() * model.ffn_hidden) + 2 * model.hidden;
-    let columns = exact(model.heads * model.head_size) + exact(products) / 2.0;
+    let columns = exact(model.heads * model.value_size()) + exact(products) / 2.0;
     exact(ELEMENT) * (token_values(setup) + exact(setup.tokens()) * columns / exact(setup.tp))
 }
 
@@ -147,7 +147,7 @@ fn kept_values(setup: &Setup, attention: Attention) -> f64 {
     // Inputs of the two norms, and what products make of their results.
     let shared = 2.0 * (element + given) * token_values(setup);
     let routed = model.experts.map_or(1.0, |experts| exact(experts.top_k));
-    let (qkv, context) = (exact(model.qkv_columns()), exact(model.heads * model.head_size));
+    let (qkv, context) = (exact(model.qkv_columns()), exact(model.heads * model.value_size()));
     let attended = element * (qkv + context) + if narrow { given * context } else { 0.0 };
     let ffn = routed * exact(model.ffn_hidden) * (element * exact(model.ups()) + given);
     // What experts are given is the tokens once more for each, and their results are put together.

@@ -14,8 +14,10 @@ pub struct Model {
     pub heads: u64,
     /// Heads of keys and of values.
     pub kv_heads: u64,
-    /// Length of a head's vector.
+    /// Length of a head's vector; with latent attention, of its part without a position.
     pub head_size: u64,
+    /// The vectors that queries, keys and values are made of, where that is latent attention.
+    pub latent: Option<Latent>,
     /// Width of the feed-forward part, or of one expert.
     pub ffn_hidden: u64,
     /// How the feed-forward part begins.
@@ -55,13 +57,55 @@ pub struct Experts {
     pub count: u64,
     /// How many a token goes to.
     pub top_k: u64,
+    /// Width of the expert that all tokens go to; 0 if there is none.
+    pub shared: u64,
+}
+
+/// Multi-head latent attention: queries are made of one short vector, keys and values of another.
+///
+/// Source: DeepSeek-AI, "DeepSeek-V2", arXiv 2405.04434, section 2.1.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Latent {
+    /// Length of the vector that queries are made of.
+    pub query_rank: u64,
+    /// Length of the vector that keys and values are made of.
+    pub rank: u64,
+    /// Length of the part of a query and of a key that has the position.
+    pub rotary: u64,
+    /// Length of a head's value.
+    pub value: u64,
 }
 
 impl Model {
-    /// Columns of the product that makes queries, keys and values.
+    /// Length of a head's query and key.
+    #[must_use]
+    pub fn key_size(&self) -> u64 {
+        self.head_size + self.latent.map_or(0, |latent| latent.rotary)
+    }
+
+    /// Length of a head's value.
+    #[must_use]
+    pub fn value_size(&self) -> u64 {
+        self.latent.map_or(self.head_size, |latent| latent.value)
+    }
+
+    /// Elements of a token's queries, keys and values.
     #[must_use]
     pub fn qkv_columns(&self) -> u64 {
-        (self.heads + 2 * self.kv_heads) * self.head_size
+        self.heads * self.key_size() + self.kv_heads * (self.key_size() + self.value_size())
+    }
+
+    /// Parameters of the products of attention.
+    fn attention_parameters(&self) -> f64 {
+        let out = self.hidden * self.heads * self.value_size();
+        exact(match self.latent {
+            None => self.hidden * self.qkv_columns() + out,
+            Some(Latent { query_rank, rank, rotary, value }) => {
+                let down = self.hidden * (query_rank + rank + rotary);
+                let up = query_rank * self.key_size() + rank * (self.head_size + value);
+                down + self.heads * up + out
+            }
+        })
     }
 
     /// Products at the beginning of the feed-forward part.
@@ -77,9 +121,9 @@ impl Model {
     /// router.
     #[must_use]
     pub fn layer_parameters(&self) -> f64 {
-        let attention = self.hidden * (self.qkv_columns() + self.heads * self.head_size);
-        let rest = self.experts.map_or_else(|| self.expert_parameters(), |it| exact(it.count * self.hidden));
-        exact(attention) + exact(4 * self.hidden) + rest
+        let every = |experts: Experts| exact(experts.count * self.hidden) + self.shared_parameters();
+        let rest = self.experts.map_or_else(|| self.expert_parameters(), every);
+        self.attention_parameters() + exact(4 * self.hidden) + rest
     }
 
     /// Parameters of all experts of a layer; none if there are no experts.
@@ -91,6 +135,11 @@ impl Model {
     /// Parameters of a feed-forward part, or of one expert.
     fn expert_parameters(&self) -> f64 {
         exact((self.ups() + 1) * self.hidden * self.ffn_hidden)
+    }
+
+    /// Parameters of the expert that all tokens go to.
+    fn shared_parameters(&self) -> f64 {
+        exact((self.ups() + 1) * self.hidden * self.experts.map_or(0, |experts| experts.shared))
     }
 
     /// Parameters of the embedding.
@@ -115,11 +164,12 @@ impl Model {
     /// [`StepWork`](cost_models::model_flops::StepWork) finds in the program of such a model.
     #[must_use]
     pub fn forward_flops(&self, tokens: f64) -> [Counted; 2] {
-        let attention = exact(self.hidden * (self.qkv_columns() + self.heads * self.head_size));
         let (active, router) =
             self.experts.map_or((1.0, 0.0), |it| (exact(it.top_k), exact(it.count * self.hidden)));
-        let layer = attention + router + active * self.expert_parameters();
-        let scores = 2.0 * exact(self.layers * self.heads * self.head_size * self.seq);
+        let experts = active * self.expert_parameters() + self.shared_parameters();
+        let layer = self.attention_parameters() + router + experts;
+        let sizes = self.key_size() + self.value_size();
+        let scores = exact(self.layers * self.heads * sizes * self.seq);
         let all = |each: f64| Flops(2.0 * tokens * each);
         let layers = Counted { products: all(exact(self.layers) * layer), ..Counted::default() };
         let logits = all(self.embedding_parameters());

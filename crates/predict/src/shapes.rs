@@ -4,7 +4,7 @@ use std::sync::LazyLock;
 
 use serde_json::Value;
 
-use crate::model::{Embedding, Experts, Mlp, Model};
+use crate::model::{Embedding, Experts, Latent, Mlp, Model};
 
 static SHAPES: LazyLock<Vec<(Vec<String>, Model)>> = LazyLock::new(|| {
     read(include_str!("../../../cost-models/shapes/shapes.json")).expect("a test reads the shipped shapes")
@@ -39,11 +39,18 @@ fn shape(value: &Value) -> Option<(Vec<String>, Model)> {
         heads: count("heads")?,
         kv_heads: count("kv_heads")?,
         head_size: count("head_size")?,
+        latent: count("query_rank")
+            .zip(count("rank"))
+            .zip(count("rotary").zip(count("value")))
+            .map(|((query_rank, rank), (rotary, value))| Latent { query_rank, rank, rotary, value }),
         ffn_hidden: count("ffn_hidden")?,
         mlp: if gated { Mlp::Gated } else { Mlp::Plain },
         vocab: count("vocab")?,
         seq: 1,
-        experts: count("experts").zip(count("top_k")).map(|(count, top_k)| Experts { count, top_k }),
+        experts: count("experts").zip(count("top_k")).map(|(number, top_k)| {
+            let shared = count("shared").unwrap_or(0);
+            Experts { count: number, top_k, shared }
+        }),
         embedding: if gated { Embedding::Untied } else { Embedding::Tied },
     };
     Some((names.collect::<Option<_>>()?, model))
@@ -69,5 +76,20 @@ mod tests {
             assert!((found / billions - 1.0).abs() < 0.02, "{name}: {found}");
         }
         assert_eq!(named("a model of nobody", 1), None);
+    }
+
+    /// DeepSeek V3 has 58 layers of experts, and three that are dense, which are taken as the others:
+    /// 671 − 3 · 0.58 billion beside 58 of 61 parts.
+    #[test]
+    fn latent_attention_and_shared_experts_have_their_parameters() {
+        let model = named("DeepSeekV3", 4096).unwrap();
+        let tables = 2.0 * model.embedding_parameters();
+        let layers = (model.parameters() - tables) / 61.0 * 58.0 / 1e9;
+        assert!((layers / (671.0 - tables / 1e9 - 3.0 * 0.58) - 1.0).abs() < 0.005, "{layers}");
+        // Of 7168 to 1536, 512 and 64; of 1536 to 128 · 192 and of 512 to 128 · 256; of 128 · 128 to 7168.
+        let attention = 7168 * 2112 + 1536 * 24_576 + 512 * 32_768 + 16_384 * 7168;
+        let rest = 4 * 7168 + 256 * 7168 + 3 * 7168 * 2048;
+        assert!((model.layer_parameters() / f64::from(attention + rest) - 1.0).abs() < 1e-12);
+        assert_eq!((model.key_size(), model.value_size(), model.qkv_columns()), (192, 128, 128 * 512));
     }
 }

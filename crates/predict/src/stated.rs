@@ -104,7 +104,7 @@ pub fn setup(row: &Row<'_>) -> Result<Stated, Unstated> {
         cp,
         ep,
         etp,
-        dispatch: dispatch(row.text("notes")),
+        dispatch: dispatch(&[row.text("framework"), row.text("notes")].join(" ")),
         dp,
         mbs: mbs.unwrap_or(1),
         packed: row.text("notes").contains("packed"),
@@ -117,7 +117,7 @@ pub fn setup(row: &Row<'_>) -> Result<Stated, Unstated> {
         year: row.count("year")?,
         gradient_bytes: gradient_bytes(row),
         schedule: order(&schedule),
-        dp_overlap: overlapped(row.text("dp_overlap")),
+        dp_overlap: overlapped(row.text("dp_overlap")) || prefetches(row),
         tp_overlap: overlapped(row.text("tp_overlap")),
         model,
     };
@@ -149,7 +149,7 @@ pub fn model(row: &Row<'_>) -> Result<Model, Unstated> {
     let (layers, hidden, heads, seq) = (need("layers")?, need("hidden")?, need("heads")?, need("seq")?);
     let gated = row.text("mlp_gated") == "1";
     let experts = match (row.count("n_experts")?, row.count("top_k")?) {
-        (Some(count), Some(top_k)) if count > 1 => Some(Experts { count, top_k: top_k.max(1) }),
+        (Some(count), Some(top_k)) if count > 1 => Some(Experts { count, top_k: top_k.max(1), shared: 0 }),
         _ => None,
     };
     let mut model = Model {
@@ -158,6 +158,7 @@ pub fn model(row: &Row<'_>) -> Result<Model, Unstated> {
         heads,
         kv_heads: row.count("kv_heads")?.unwrap_or(heads),
         head_size: hidden / heads,
+        latent: None,
         ffn_hidden: row.count("ffn_hidden")?.unwrap_or(4 * hidden),
         mlp: if gated { Mlp::Gated } else { Mlp::Plain },
         vocab: row.count("vocab")?.unwrap_or(VOCAB),
@@ -168,6 +169,14 @@ pub fn model(row: &Row<'_>) -> Result<Model, Unstated> {
     // Older models have heads that part the hidden vector, and may have learned positions besides.
     if let Some(billions) = row.number("params_b")?.filter(|_| gated) {
         model.head_size = head_size(&model, billions * 1e9);
+    }
+    // Columns have no place for latent attention and for experts that all tokens go to.
+    let named = shapes::named(row.text("model"), seq);
+    let same = |it: &Model| it.latent.is_some() && (it.layers, it.hidden) == (layers, hidden);
+    if let Some(named) = named.filter(same) {
+        (model.latent, model.head_size) = (named.latent, named.head_size);
+        let shared = named.experts.map_or(0, |experts| experts.shared);
+        model.experts = model.experts.map(|experts| Experts { shared, ..experts });
     }
     Ok(model)
 }
@@ -181,6 +190,7 @@ pub fn gpt(layers: u64, hidden: u64, heads: u64, seq: u64) -> Setup {
         heads,
         kv_heads: heads,
         head_size: hidden / heads.max(1),
+        latent: None,
         ffn_hidden: 4 * hidden,
         mlp: Mlp::Plain,
         vocab: VOCAB,
@@ -299,10 +309,16 @@ fn attention(text: &str) -> Attention {
     }
 }
 
-/// How tokens reach their experts, where notes say so.
-fn dispatch(notes: &str) -> Option<Dispatch> {
-    let notes = notes.to_lowercase();
-    if notes.contains("deepep") || notes.contains("hybridep") {
+/// Whether a row that does not say if gathers overlap is of FSDP, which fetches ahead.
+fn prefetches(row: &Row<'_>) -> bool {
+    let sharded = ["fsdp", "torchtitan", "llm-foundry"].iter().any(|word| has(row, "framework", word));
+    sharded && row.text("dp_overlap").is_empty()
+}
+
+/// How tokens reach their experts, where a framework or notes say so: DeepEP is that of HAI-LLM.
+fn dispatch(text: &str) -> Option<Dispatch> {
+    let notes = text.to_lowercase();
+    if ["deepep", "hybridep", "hai-llm"].iter().any(|word| notes.contains(word)) {
         Some(Dispatch::OncePerNode)
     } else {
         (notes.contains("alltoall") || notes.contains("all-to-all")).then_some(Dispatch::AllToAll)

@@ -20,7 +20,7 @@ const fn key(name: &'static str, unit: &'static str, absent: &'static str, meani
 }
 
 /// Every key.
-pub const KEYS: [Key; 42] = [
+pub const KEYS: [Key; 47] = [
     key(
         "machine",
         "name",
@@ -55,6 +55,25 @@ pub const KEYS: [Key; 42] = [
     key("num_attention_heads", "heads", MUST, "heads of queries"),
     key("num_query_groups", "heads", "num_attention_heads", "heads of keys and values"),
     key("kv_channels", "elements", "hidden_size / num_attention_heads", "length of a head's vector"),
+    key(
+        "q_lora_rank",
+        "elements",
+        "no latent attention",
+        "length of the vector that queries are made of; `kv_channels` is then the part of a head without a position",
+    ),
+    key(
+        "kv_lora_rank",
+        "elements",
+        "no latent attention",
+        "length of the vector that keys and values are made of",
+    ),
+    key(
+        "qk_pos_emb_head_dim",
+        "elements",
+        "no latent attention",
+        "length of the part of a query and of a key that has the position",
+    ),
+    key("v_head_dim", "elements", "no latent attention", "length of a head's value"),
     key("ffn_hidden_size", "elements", "4 hidden_size", "width of the feed-forward part, or of one expert"),
     key(
         "swiglu",
@@ -72,6 +91,7 @@ pub const KEYS: [Key; 42] = [
     key("seq_length", "tokens", MUST, "tokens of an example"),
     key("num_experts", "experts", "none", "experts of each layer"),
     key("moe_router_topk", "experts", "2, if there are experts", "experts that a token goes to"),
+    key("moe_shared_expert_intermediate_size", "elements", "0", "width of the expert that all tokens go to"),
     key(
         "moe_token_dispatcher_type",
         "alltoall, flex",

@@ -147,6 +147,11 @@ fn keys_of_devices_networks_and_experts_are_obeyed() {
     let dispatch = |word: &str| setup(&format!("moe_token_dispatcher_type = \"{word}\"\n")).dispatch;
     assert_eq!(dispatch("alltoall"), Some(Dispatch::AllToAll));
     assert_eq!(dispatch("flex"), Some(Dispatch::OncePerNode));
+    let latent = "q_lora_rank = 1536\nkv_lora_rank = 512\nqk_pos_emb_head_dim = 64\nv_head_dim = 96\n";
+    let model = setup(&format!("{latent}moe_shared_expert_intermediate_size = 2048\n")).model;
+    assert_eq!((model.key_size(), model.value_size(), model.experts.unwrap().shared), (192, 96, 2048));
+    let part = read(&format!("{LLAMA}q_lora_rank = 1536\n")).unwrap_err().to_string();
+    assert_eq!(part, "`kv_lora_rank` is missing");
     let attention = |lines: &str| with(lines).setup.attention;
     assert_eq!(attention(""), Attention::Fused);
     assert_eq!(attention("attention_backend = \"flash\"\n"), Attention::Flash);

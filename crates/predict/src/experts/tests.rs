@@ -9,7 +9,7 @@ use crate::setup::Zero;
 use crate::stated::gpt;
 use crate::step;
 
-const EXPERTS: Experts = Experts { count: 128, top_k: 8 };
+const EXPERTS: Experts = Experts { count: 128, top_k: 8, shared: 0 };
 
 /// Qwen3 30B's layers.
 fn setup(tp: u64, ep: u64, etp: u64, dp: u64) -> Setup {
@@ -30,11 +30,11 @@ fn on<T>(setup: &Setup, device: &str, of: impl Fn(&Job<'_>) -> T) -> T {
 /// Of all draws of 2 of 4 experts in 2 parts, 2 of 6 lie in one part.
 #[test]
 fn parts_that_a_token_goes_to_are_counted_as_draws_are() {
-    assert!((distinct(Experts { count: 4, top_k: 2 }, 2) - 10.0 / 6.0).abs() < 1e-12);
+    assert!((distinct(Experts { count: 4, top_k: 2, shared: 0 }, 2) - 10.0 / 6.0).abs() < 1e-12);
     assert!((distinct(EXPERTS, 1) - 1.0).abs() < 1e-12);
     assert!((distinct(EXPERTS, 128) - 8.0).abs() < 1e-12);
     // More experts for a token than the other parts have.
-    assert!((distinct(Experts { count: 4, top_k: 3 }, 2) - 2.0).abs() < 1e-12);
+    assert!((distinct(Experts { count: 4, top_k: 3, shared: 0 }, 2) - 2.0).abs() < 1e-12);
 }
 
 /// With `etp` 1 the ranks of a group of experts are tp x cp x dp: a rank has whole experts, and no fewer
@@ -80,4 +80,18 @@ fn a_token_goes_to_a_node_once() {
     // 8 (1 − (7/8)⁸) of 8.
     let ratio = inside(Dispatch::OncePerNode) / inside(Dispatch::AllToAll);
     assert!((0.62..0.75).contains(&ratio), "{ratio}");
+}
+
+/// A rank multiplies by the shared expert as by any other, and it is split as attention is.
+#[test]
+fn the_shared_expert_takes_time() {
+    let with = |shared, tp| {
+        let mut setup = setup(tp, 8, 1, 8 / tp);
+        setup.model.experts = Some(Experts { shared, ..EXPERTS });
+        on(&setup, "H100-SXM5-80GB", |job| crate::layer::layer(job).forward.of("products").0)
+    };
+    let more = |tp| with(6144, tp) - with(0, tp);
+    // As wide as all eight experts of a token, in fewer and larger products.
+    assert!((0.3..0.9).contains(&(more(1) / with(0, 1))), "{} of {}", more(1), with(0, 1));
+    assert!((0.4..0.7).contains(&(more(2) / more(1))), "{} beside {}", more(2), more(1));
 }

@@ -9,6 +9,7 @@ fn gpt3() -> Model {
         heads: 96,
         kv_heads: 96,
         head_size: 128,
+        latent: None,
         ffn_hidden: 49152,
         mlp: Mlp::Plain,
         vocab: 51200,
@@ -42,7 +43,7 @@ fn parameters_are_those_that_are_published() {
         ffn_hidden: 768,
         mlp: Mlp::Gated,
         vocab: 151_936,
-        experts: Some(Experts { count: 128, top_k: 8 }),
+        experts: Some(Experts { count: 128, top_k: 8, shared: 0 }),
         embedding: Embedding::Untied,
         ..gpt3()
     };

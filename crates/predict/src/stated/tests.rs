@@ -5,9 +5,9 @@ use crate::cluster::Cluster;
 use crate::device::machine_of;
 use crate::table::Table;
 
-const COLUMNS: &str = "gpu,gpus_per_node,intra_link,inter_link,n_gpus,framework,year,layers,hidden,heads,ffn_hidden,\
+const COLUMNS: &str = "model,dp_overlap,gpu,gpus_per_node,intra_link,inter_link,n_gpus,framework,year,layers,hidden,heads,ffn_hidden,\
                        mlp_gated,vocab,seq,n_experts,top_k,gbs,mbs,tp,pp,vpp,dp,cp,ep,zero_stage,attn_impl,notes";
-const ROW: &str = "GB200-186GB,4,NVLink5 1800GB/s NVL72,4x400Gb/s per 4-GPU tray; NVLink domain 72 GPUs,256,\
+const ROW: &str = "Qwen3,,GB200-186GB,4,NVLink5 1800GB/s NVL72,4x400Gb/s per 4-GPU tray; NVLink domain 72 GPUs,256,\
                    NeMo/Megatron-Core,2025,48,2048,16,768,1,151936,4096,128,8,512,1,2,1,,128,1,64,1,cuDNN/TE fused,";
 
 /// What is made of the row with some fields in place of others.
@@ -86,4 +86,30 @@ fn words_for_attention_are_kernels() {
     ] {
         assert_eq!(kernel(text), expected, "{text}");
     }
+}
+
+#[test]
+fn latent_attention_and_shared_experts_are_those_of_the_published_model() {
+    let deepseek = [
+        ("model", "DeepSeekV3"),
+        ("layers", "61"),
+        ("hidden", "7168"),
+        ("heads", "128"),
+        ("ffn_hidden", "2048"),
+        ("n_experts", "256"),
+    ];
+    let model = of(&deepseek, setup).unwrap().setup.model;
+    assert_eq!((model.key_size(), model.value_size(), model.experts.unwrap().shared), (192, 128, 2048));
+    // Another model of that name is as its columns say.
+    let cut = of(&[deepseek.as_slice(), &[("hidden", "2048")]].concat(), setup).unwrap().setup.model;
+    assert_eq!((cut.latent, cut.experts.unwrap().shared), (None, 0));
+}
+
+#[test]
+fn fsdp_fetches_ahead_where_nobody_says_otherwise_and_hai_llm_sends_once() {
+    let of = |changes: &[_]| of(changes, setup).unwrap().setup;
+    assert!(
+        !of(&[]).dp_overlap && of(&[("framework", "torchtitan"), ("n_experts", ""), ("ep", "1")]).dp_overlap
+    );
+    assert_eq!(of(&[("framework", "HAI-LLM (DualPipe)")]).dispatch, Some(Dispatch::OncePerNode));
 }
