@@ -265,6 +265,21 @@ fn attention_is_found_in_every_layer() {
     }
 }
 
+/// States that go from token to token are found in every layer that has them, whose keys are not repeated.
+#[test]
+fn recurrences_are_found_in_every_layer() {
+    for (name, expected) in [("mamba2", "2 selective scan"), ("qwen3_next", "3 gated delta rule")] {
+        let config = root().join("tests/cases/models").join(name).join("config.json");
+        let how = ["--dim", "batch=2", "--dim", "sequence=9", "--dump-after", "raise"];
+        let said = works(&[&["import", config.to_str().unwrap()], &how[..]].concat());
+        assert!(said.contains(expected), "{name}: {said}");
+        let heads = said.lines().find(|it| it.contains("= selective_scan") || it.contains("= gated_delta"));
+        let keys = heads.unwrap().split_whitespace().skip_while(|it| *it != "=").nth(3).unwrap();
+        let shape = said.lines().find(|it| it.trim_start().starts_with(&format!("{keys} = "))).unwrap();
+        assert!(shape.contains(": f32[2,9,2,6]"), "{name}: {shape}");
+    }
+}
+
 /// The same of numbers of 16 bits, with a cache: conversions do not hide what is there.
 #[test]
 fn narrow_models_are_understood_as_wide_ones() {
@@ -286,7 +301,7 @@ fn narrow_models_are_understood_as_wide_ones() {
                 lines.collect::<Vec<_>>().join("; ")
             };
             let wide = found("f32");
-            assert!(wide.contains("causal"), "{name}: {wide}");
+            assert!(wide.contains("causal") || wide.contains("2 selective scan"), "{name}: {wide}");
             assert_eq!([found("bf16"), found("f16")], [wide.clone(), wide], "{name} for {of}");
         }
     });

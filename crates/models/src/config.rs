@@ -112,8 +112,10 @@ pub(crate) struct Config {
 
 impl Config {
     pub(crate) fn parse(text: &str) -> Result<Self> {
+        // Python writes numbers without bound as no JSON has them.
+        let plain = text.replace("[0.0, Infinity]", "[0.0, \"Infinity\"]");
         let value: Value =
-            serde_json::from_str(text).map_err(|error| ConfigError::Json(error.to_string()))?;
+            serde_json::from_str(&plain).map_err(|error| ConfigError::Json(error.to_string()))?;
         match value {
             Value::Object(object) => Ok(Self::of(object, "")),
             other => Err(ConfigError::Json(format!("found {}", shown(&other)))),

@@ -136,6 +136,33 @@ pub(crate) enum Stored {
 pub(crate) enum Mixer {
     Attention(Box<Attention>),
     Latent(Latent),
+    Recurrent(Box<Recurrent>),
+}
+
+/// A state of a matrix for each head that goes from token to token.
+#[derive(Clone, Debug, PartialEq)]
+pub(crate) struct Recurrent {
+    pub(crate) name: String,
+    /// Heads of values and states, and of queries and keys.
+    pub(crate) heads: u64,
+    pub(crate) groups: u64,
+    /// The lengths of a head's key and value.
+    pub(crate) key: u64,
+    pub(crate) value: u64,
+    /// How many tokens the convolution before it sees.
+    pub(crate) window: u64,
+    pub(crate) epsilon: f64,
+    pub(crate) rule: Rule,
+}
+
+/// What a token does to the state.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub(crate) enum Rule {
+    /// The selective scan of Mamba-2: whether products and the convolution have biases, and the bounds of time
+    /// steps, if there are any.
+    SelectiveScan { bias: bool, conv_bias: bool, limit: Option<[f64; 2]> },
+    /// The gated delta rule of Qwen3-Next.
+    GatedDelta,
 }
 
 /// Attention.
@@ -152,6 +179,8 @@ pub(crate) struct Attention {
     pub(crate) out: Linear,
     /// The norms of queries and of keys.
     pub(crate) norms: Option<[Norm; 2]>,
+    /// Whether queries are made with a gate of their length, which lets through what attention makes.
+    pub(crate) gated: bool,
     /// Whether these norms are over all heads together.
     pub(crate) norms_whole: bool,
     /// Which angles heads are rotated by.
@@ -196,6 +225,8 @@ pub(crate) struct Latent {
 /// What is computed for each token alone.
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) enum Units {
+    /// Nothing.
+    None,
     Dense(Dense),
     Experts(Box<Experts>),
 }

@@ -4,6 +4,7 @@ mod common; // what most families have
 mod plain; // Llama, Mistral, Qwen, Phi-3, GLM, Granite, OLMo 2
 mod gemma; // Gemma
 mod older; // GPT-2, GPT-NeoX, Phi
+mod recurrent; // Mamba-2 and Qwen3-Next
 mod mixture; // Mixtral, Qwen, GLM 4.5
 mod deepseek; // DeepSeek V2, V3 and Kimi K2
 
@@ -12,7 +13,7 @@ use crate::decoder::Decoder;
 use crate::onnx::Element;
 
 /// The types that are known.
-const KNOWN: [&str; 23] = [
+const KNOWN: [&str; 25] = [
     "deepseek_v2",
     "deepseek_v3",
     "gemma",
@@ -26,6 +27,7 @@ const KNOWN: [&str; 23] = [
     "granite",
     "kimi_k2",
     "llama",
+    "mamba2",
     "mistral",
     "mixtral",
     "olmo2",
@@ -35,15 +37,14 @@ const KNOWN: [&str; 23] = [
     "qwen2_moe",
     "qwen3",
     "qwen3_moe",
+    "qwen3_next",
     "smollm3",
 ];
 
 /// Types that are understood and not written, and why.
-const NOT_WRITTEN: [(&str, &str); 5] = [
+const NOT_WRITTEN: [(&str, &str); 3] = [
     ("gpt_oss", "whose experts have biases and bounds, which experts that are planned do not have"),
-    ("qwen3_next", "whose gated delta rule is planned token by token only"),
-    ("mamba", "whose states are planned token by token only"),
-    ("mamba2", "whose states are planned token by token only"),
+    ("mamba", "whose scan has other projections than that of `mamba2`"),
     ("gemma3", "whose images are not written: take its `text_config`, with `model_type` `gemma3_text`"),
 ];
 
@@ -61,6 +62,8 @@ pub(crate) fn decoder(config: &Config) -> Result<(Decoder, Vec<String>)> {
         "gpt_neox" => older::neox(config)?,
         "phi" => older::phi(config)?,
         "mixtral" | "qwen2_moe" | "qwen3_moe" | "glm4_moe" => mixture::decoder(config, &kind, &mut left_out)?,
+        "mamba2" => recurrent::mamba2(config)?,
+        "qwen3_next" => recurrent::qwen3_next(config, &kind)?,
         "deepseek_v2" | "deepseek_v3" | "kimi_k2" => deepseek::decoder(config, &kind, &mut left_out)?,
         _ => return Err(unknown(&kind)),
     };

@@ -4,6 +4,7 @@ mod ends; // tokens to vectors, vectors to logits and a loss
 mod angles; // cosines and sines of positions
 mod attention; // attention
 mod latent; // attention by latent vectors
+mod recurrent; // states that go from token to token
 mod units; // what is computed for each token alone
 mod experts; // mixtures of experts
 
@@ -15,10 +16,14 @@ use crate::{Use, Wanted};
 
 /// The version of the operators: the first that has attention and norms by root mean squares.
 const OPERATORS: u64 = 23;
+/// The first that has states that go from token to token.
+const WITH_STATES: u64 = 27;
 
 /// Writes a decoder. Everything it is made of is in memory, but for what a writer of weights does.
 pub(crate) fn write(decoder: &Decoder, wanted: &Wanted, element: Element, writer: Writer<'_>) -> Written {
-    let writer = writer.of_version(OPERATORS).of_elements(element).declaring();
+    let recurrent = decoder.layers.iter().any(|it| matches!(it.mixer, Mixer::Recurrent(_)));
+    let version = if recurrent { WITH_STATES } else { OPERATORS };
+    let writer = writer.of_version(version).of_elements(element).declaring();
     let mut graph = Graph::new(decoder, wanted, writer);
     graph.inputs();
     let angles: Vec<_> = decoder.tables.iter().map(|table| graph.angles(table)).collect();
@@ -95,13 +100,18 @@ impl<'a, 'w> Graph<'a, 'w> {
         let mixed = match &layer.mixer {
             Mixer::Attention(attention) => self.attention(number, attention, angles, &first),
             Mixer::Latent(latent) => self.latent(number, latent, angles, &first),
+            Mixer::Recurrent(recurrent) => self.recurrent(number, recurrent, &first),
         };
         let mixed = self.after(&layer.mixer_norms, &mixed);
         self.writer.within(&layer.name);
         let mixed = self.scaled(&mixed, layer.residual);
         let sum = (!layer.parallel).then(|| self.op("Add", &[x, &mixed]));
+        if layer.units == Units::None {
+            return sum.unwrap_or(mixed);
+        }
         let second = self.before(&layer.units_norms, sum.as_deref().unwrap_or(x));
         let units = match &layer.units {
+            Units::None => second,
             Units::Dense(dense) => self.dense(dense, &second),
             Units::Experts(experts) => self.experts(experts, &second),
         };

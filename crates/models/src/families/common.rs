@@ -83,6 +83,7 @@ impl Sizes {
             projections: Projections::Apart(["q_proj", "k_proj", "v_proj"].map(projection)),
             out: linear(format!("{name}.o_proj"), out),
             norms: None,
+            gated: false,
             norms_whole: false,
             table: Some(0),
             scale: real(self.size).sqrt().recip(),

@@ -116,11 +116,11 @@ fn mixtral(config: &Config, activation: Activation, length: u64) -> Result<Exper
     })
 }
 
-fn qwen(config: &Config, sizes: &Sizes, kind: &str, activation: Activation) -> Result<Experts> {
+pub(super) fn qwen(config: &Config, sizes: &Sizes, kind: &str, activation: Activation) -> Result<Experts> {
     let [count, active] = counts(config, "num_experts")?;
-    let normalized = config.flag_or("norm_topk_prob", false)?.then_some(0.0);
+    let normalized = config.flag_or("norm_topk_prob", kind == "qwen3_next")?.then_some(0.0);
     let shared = match kind {
-        "qwen2_moe" => {
+        "qwen2_moe" | "qwen3_next" => {
             let length = config.count("shared_expert_intermediate_size")?;
             let units = sizes.gated("shared_expert".to_owned(), length, activation, false);
             Some((units, Some("shared_expert_gate".to_owned())))
@@ -200,9 +200,9 @@ fn windows_of(config: &Config, kind: &str, layers: u64) -> Result<Vec<Option<u64
 }
 
 /// Which layers have no experts.
-fn dense_layers(config: &Config, kind: &str, layers: u64) -> Result<Vec<bool>> {
+pub(super) fn dense_layers(config: &Config, kind: &str, layers: u64) -> Result<Vec<bool>> {
     Ok(match kind {
-        "qwen2_moe" | "qwen3_moe" => {
+        "qwen2_moe" | "qwen3_moe" | "qwen3_next" => {
             let every = config.number_or("decoder_sparse_step", 1)?.max(1);
             let dense = config.numbers_if("mlp_only_layers")?.unwrap_or_default();
             (0..layers).map(|it| dense.contains(&it) || !(it + 1).is_multiple_of(every)).collect()

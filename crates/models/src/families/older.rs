@@ -42,6 +42,7 @@ pub(super) fn gpt2(config: &Config) -> Result<Decoder> {
             projections: Projections::Blocks(product("attn.c_attn")),
             out: product("attn.c_proj"),
             norms: None,
+            gated: false,
             norms_whole: false,
             table: None,
             scale,

@@ -9,7 +9,7 @@ impl Graph<'_, '_> {
     pub(super) fn attention(&mut self, number: usize, of: &Attention, angles: &[Angles], x: &str) -> String {
         let Attention { heads, groups, size, .. } = *of;
         let hidden = self.decoder.hidden;
-        let [mut queries, mut keys, values] = self.projected(of, x);
+        let ([mut queries, mut keys, values], gate) = self.projected(of, x);
         if let Some(table) = of.table {
             let pairing = self.decoder.tables[table].pairing;
             self.writer.within(&of.name);
@@ -17,40 +17,56 @@ impl Graph<'_, '_> {
         }
         self.writer.within(&of.name);
         let seen = self.seen(number, of, [&queries, &keys, &values]);
-        let seen = self.heads_last(&seen, heads, size);
+        let mut seen = self.heads_last(&seen, heads, size);
+        if let Some(gate) = gate {
+            let open = self.op("Sigmoid", &[&gate]);
+            seen = self.op("Mul", &[&seen, &open]);
+        }
         debug_assert!(heads % groups == 0, "heads of queries share keys");
         self.linear(&of.out, [heads * size, hidden], &seen)
     }
 
-    /// Queries, keys and values as heads.
-    fn projected(&mut self, of: &Attention, x: &str) -> [String; 3] {
+    /// Queries, keys and values as heads, and the gate, `[batch, sequence, heads * size]`, if there is one.
+    fn projected(&mut self, of: &Attention, x: &str) -> ([String; 3], Option<String>) {
         let Attention { heads, groups, size, .. } = *of;
         let hidden = self.decoder.hidden;
         let counts = [heads, groups, groups];
+        let mut widths = counts.map(|it| it * size);
+        if of.gated {
+            widths[0] *= 2;
+        }
         let flat = match &of.projections {
             Projections::Apart(linears) => {
-                let mut linears = linears.iter().zip(counts);
+                let mut linears = linears.iter().zip(widths);
                 std::array::from_fn(|_| {
-                    let (linear, count) = linears.next().expect("one for each");
-                    self.linear(linear, [hidden, count * size], x)
+                    let (linear, width) = linears.next().expect("one for each");
+                    self.linear(linear, [hidden, width], x)
                 })
             }
             Projections::Blocks(linear) => {
-                let all = self.linear(linear, [hidden, counts.iter().sum::<u64>() * size], x);
-                self.split(&all, 2, counts.map(|it| it * size))
+                let all = self.linear(linear, [hidden, widths.iter().sum()], x);
+                self.split(&all, 2, widths)
             }
             Projections::Heads(linear) => {
                 let all = self.linear(linear, [hidden, 3 * heads * size], x);
                 let all = self.heads_first(&all, heads, 3 * size);
-                return self.split(&all, 3, [size; 3]);
+                return (self.split(&all, 3, [size; 3]), None);
             }
         };
         let [mut queries, mut keys, values] = flat;
         self.writer.within(&of.name);
+        let gate = of.gated.then(|| {
+            let both = self.reshaped(&queries, &[0, 0, signed(heads), signed(2 * size)]);
+            let parts = self.split(&both, 3, [size; 2]);
+            let [own, gate] = parts.map(|it| self.reshaped(&it, &[0, 0, signed(heads * size)]));
+            queries = own;
+            gate
+        });
         let Some([of_queries, of_keys]) = &of.norms else {
             let mut counts = counts.into_iter();
-            return [queries, keys, values]
+            let heads = [queries, keys, values]
                 .map(|it| self.heads_first(&it, counts.next().unwrap_or(groups), size));
+            return (heads, gate);
         };
         if of.norms_whole {
             queries = self.norm(of_queries, heads * size, &queries);
@@ -66,7 +82,7 @@ impl Graph<'_, '_> {
         }
         self.writer.within(&of.name);
         let [queries, keys] = apart.each_ref().map(|it| self.transposed(it, &[0, 2, 1, 3]));
-        [queries, keys, self.heads_first(&values, groups, size)]
+        ([queries, keys, self.heads_first(&values, groups, size)], gate)
     }
 
     /// The values that queries see.
