@@ -20,13 +20,14 @@ mod extract; // the cheapest program
 mod body; // one graph raised
 mod form; // what is known of a value's elements, by their places
 mod placed; // gathers from places that are known
+mod carried; // states that go from token to token
 mod masks; // masks that say what attention can say itself
 mod share; // equal computations made once
 
 use std::collections::BTreeMap;
 use std::fmt;
 
-use planner_ir::{Graph, Op, Type, Unary};
+use planner_ir::{Graph, Op, Recurrence, Type, Unary};
 
 use crate::blocks::{blocks, rebuilt};
 use body::RaisedBody;
@@ -130,7 +131,8 @@ pub fn raise(graph: &Graph) -> Result<Raised, RaiseError> {
         }
     }
     let rules = rules::all();
-    let blocks = blocks(&share::shared(&marked::marked(&mixture::mixed(&placed::placed(graph)))));
+    let blocks =
+        blocks(&share::shared(&marked::marked(&mixture::mixed(&carried::carried(&placed::placed(graph))))));
     let mut statistics = Statistics {
         blocks: blocks.unique.len(),
         segments: blocks.segments.len(),
@@ -174,6 +176,8 @@ fn idioms(graph: &Graph) -> BTreeMap<&'static str, usize> {
     for node in &graph.nodes {
         let name = match &node.op {
             Op::Attention(_) => "attention",
+            Op::Recurrence(Recurrence::SelectiveScan) => "selective scan",
+            Op::Recurrence(Recurrence::GatedDelta) => "gated delta rule",
             Op::Rotary(_) => "rotary",
             Op::RmsNorm { .. } => "rms norm",
             Op::LayerNorm { .. } => "layer norm",
