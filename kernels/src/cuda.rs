@@ -24,6 +24,7 @@ mod reduce; // many elements to one
 mod rows; // softmax, cross entropy, and their gradients
 mod norm; // normalisations and their gradients, with what is around them
 mod order; // running sums and extremes
+mod recurrence; // states that go from token to token
 mod rotary; // rotary embedding and its gradient
 mod attention; // attention and its gradients
 mod conv; // convolution and its gradients

@@ -11,8 +11,8 @@ use super::number::is_covered;
 use super::rotary::Turn;
 use super::rows::Scale;
 use super::{
-    attention, contract, conv, experts, indexing, movement, norm, order, places, pointwise, reduce, resample,
-    rotary, rows,
+    attention, contract, conv, experts, indexing, movement, norm, order, places, pointwise, recurrence,
+    reduce, resample, rotary, rows,
 };
 
 /// The kernels that compute a block of an operation's results from blocks of its operands.
@@ -47,6 +47,7 @@ pub fn kernels(op: &Op, operands: &[Piece], results: &[Piece]) -> Result<Work, U
         Op::ExpertsGradient { activation, active } => {
             experts::experts_gradient(*activation, *active, operands, results)
         }
+        Op::Recurrence(it) => recurrence::recurrence(*it, operands, results),
         Op::AttentionMerge => attention::attention_merge(operands, results),
         _ => match results {
             [y] => one_result(op, operands, y),

@@ -17,7 +17,7 @@ pub struct Piece {
 }
 
 /// Every family of kernels, sorted: what the name of one begins with.
-pub const FAMILIES: [&str; 37] = [
+pub const FAMILIES: [&str; 38] = [
     "attention",
     "attention_gradient",
     "attention_gradient_tensor",
@@ -45,6 +45,7 @@ pub const FAMILIES: [&str; 37] = [
     "norm_gradient",
     "places",
     "pointwise",
+    "recurrence",
     "reduce",
     "resample",
     "rotary",

@@ -1,10 +1,11 @@
 //! Rows, reductions, movement, places that are data.
 
-use planner_ir::{DType, Edge, Extreme, Op, Pairing, Real, Reduction, Type};
+use planner_ir::{Binary, DType, Edge, Extreme, Op, Pairing, Real, Recurrence, Reduction, Type};
 
 use super::emulator::{Trial, check};
 use super::values::{COVERED, FLOATS, many, numbers, shape, tolerance, whole};
 use crate::array::{Array, Span};
+use crate::evaluate;
 
 #[test]
 fn rows_are_computed() {
@@ -114,6 +115,39 @@ fn orders_and_running_sums_are_computed() {
                 Trial::whole(op, vec![numbers(dtype, &shape, seed)], 10.0 * tolerance(dtype))
             }
         })
+    });
+    check(&trials);
+}
+
+#[test]
+fn states_go_from_token_to_token() {
+    let trials = many(40, |u, seed| {
+        let dtype = *u.choose(&FLOATS)?;
+        let wide = dtype.accumulated();
+        let it = *u.choose(&[Recurrence::SelectiveScan, Recurrence::GatedDelta])?;
+        let mut sizes = [0; 6];
+        for (size, most) in sizes.iter_mut().zip([2, 9, 3, 3, 7, 70]) {
+            *size = u.int_in_range(1..=most)?;
+        }
+        let [b, s, n, r, d, e] = sizes;
+        let (keys, heads) = ([b, s, n, d], n * r);
+        let decays = if u.arbitrary()? { d } else { 1 };
+        let mut number = seed;
+        let mut array = |dtype: DType, shape: &[u64]| {
+            number += 1;
+            // Small, so that states do not grow.
+            let half = Array::of([], &[0.4_f64]).unwrap();
+            let half = evaluate(&Op::Cast(dtype), &[&half]).unwrap().remove(0);
+            evaluate(&Op::Binary(Binary::Mul), &[&numbers(dtype, shape, number), &half]).unwrap().remove(0)
+        };
+        let of_heads = if u.arbitrary()? { wide } else { dtype };
+        let mut operands = vec![array(dtype, &keys), array(dtype, &keys), array(dtype, &[b, s, heads, e])];
+        operands.push(array(of_heads, &[b, s, heads, decays]));
+        if it.replaces() {
+            operands.push(array(of_heads, &[b, s, heads]));
+        }
+        operands.push(array(wide, &[b, heads, d, e]));
+        Ok(Trial::whole(Op::Recurrence(it), operands, 10.0 * tolerance(dtype)))
     });
     check(&trials);
 }

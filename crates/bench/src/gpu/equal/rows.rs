@@ -4,9 +4,9 @@
 use files::Failure;
 use kernels::cuda::{Input, Piece, classified};
 use kernels::{Array, Span};
-use planner_ir::{DType, Extreme, Op, Real, Reduction, Unary};
+use planner_ir::{DType, Extreme, Op, Real, Recurrence, Reduction, Unary};
 
-use super::case::{Cases, Parts, computed, failed, numbers, whole};
+use super::case::{Cases, Parts, computed, failed, made, numbers, positive, whole};
 
 /// Rows that a warp computes, and some that a block of 256 threads and of 1024 does.
 const SHORT: [[u64; 2]; 3] = [[48, 320], [5, 2051], [3, 8209]];
@@ -159,7 +159,7 @@ fn reduced(cases: &mut Cases) -> Result<(), Failure> {
             cases.op(&format!("{reduction:?} of {name}").to_lowercase(), op, vec![x.clone()])?;
         }
     }
-    let few = super::case::positive(cases.dtype, &[12, 5], 1)?;
+    let few = positive(cases.dtype, &[12, 5], 1)?;
     cases.op("product of rows", Op::Reduce { reduction: Reduction::Product, dims: vec![1] }, vec![few])?;
     for extreme in [Extreme::Largest, Extreme::Smallest] {
         let word = format!("{extreme:?}").to_lowercase();
@@ -170,5 +170,28 @@ fn reduced(cases: &mut Cases) -> Result<(), Failure> {
     }
     let running = Op::CumSum { dim: 1, exclusive: false, reverse: false };
     cases.op("running sum", running, vec![x.clone()])?;
-    cases.op("running sum from the end", Op::CumSum { dim: 2, exclusive: true, reverse: true }, vec![x])
+    cases.op("running sum from the end", Op::CumSum { dim: 2, exclusive: true, reverse: true }, vec![x])?;
+    recurrences(cases)
+}
+
+/// States that go from token to token: one decay for each head, and one for each row.
+fn recurrences(cases: &mut Cases) -> Result<(), Failure> {
+    let wide = cases.dtype.accumulated();
+    for (decays, name) in [(1, "one decay"), (12, "a decay for each row")] {
+        let keys = [2, 21, 3, 12];
+        let [q, k] = [0, 1].map(|seed| cases.numbers(&keys, seed));
+        let v = cases.numbers(&[2, 21, 6, 40], 2)?;
+        let fading = positive(wide, &[2, 21, 6, decays], 3)?;
+        let g = made(&Op::Unary(Unary::Neg), &[&fading])?;
+        let state = numbers(wide, &[2, 6, 12, 40], 4)?;
+        // Rows of modest length, as norms make them: states stay small.
+        let [q, k] = [q?, k?].map(|it| made(&Op::Softmax { dim: 3 }, &[&it]));
+        let (q, k) = (q?, k?);
+        let scan = vec![q.clone(), k.clone(), v.clone(), g.clone(), state.clone()];
+        cases.op(&format!("selective scan, {name}"), Op::Recurrence(Recurrence::SelectiveScan), scan)?;
+        let rates = positive(wide, &[2, 21, 6], 5)?;
+        let delta = vec![q, k, v, g, rates, state];
+        cases.op(&format!("gated delta rule, {name}"), Op::Recurrence(Recurrence::GatedDelta), delta)?;
+    }
+    Ok(())
 }
