@@ -287,9 +287,11 @@ fn narrow_models_are_understood_as_wide_ones() {
         let name = path.file_name().unwrap().to_str().unwrap();
         let folder = Folder::new(&format!("models-narrow-{name}"));
         let (config, model) = (path.join("config.json"), folder.path("model.onnx"));
+        // A model of states alone has no cache that grows.
+        let past = if name == "mamba2" { "" } else { " --dim past_length=7" };
         for (of, sizes) in [
             ("loss", "--dim batch=2 --dim sequence=9"),
-            ("decode", "--dim batch=2 --dim sequence=2 --dim past_length=7 --dim total_length=9"),
+            ("decode", &format!("--dim batch=2 --dim sequence=2 --dim total_length=9{past}")),
         ] {
             let found = |dtype: &str| -> String {
                 let config = config.to_str().unwrap();

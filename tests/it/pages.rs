@@ -269,6 +269,8 @@ When attention has been found, what its mask says of later keys becomes its own 
 
 Before anything is named, elements that are taken from places which are known become movement (`crates/rewrite/src/raise/placed.rs`): padding that is gathered by batch and key is the padding in another shape.
 
+A sequence of states that an exporter wrote out token by token is one selective scan, where every token does the same to its own slices of values of all tokens (`crates/rewrite/src/raise/carried.rs`). Keys and queries of a recurrence that were repeated for each head are taken as they were before.
+
 | rule | pattern | for truth | for use |
 |---|---|---|---|
 {}",

@@ -9,9 +9,9 @@ use crate::tidy::root;
 
 /// What the weights of each add up to, without layers that predict tokens after the next.
 ///
-/// Source: the modules of transformers 4.57.6 for these configurations; their cards say 8.03 B, 235 B, 671 B and
-/// so on.
-const PUBLISHED: [(&str, u64); 16] = [
+/// Source: the modules of transformers 4.57.6 (5.24 for Mamba-2 and Qwen3-Next) for these configurations; their
+/// cards say 8.03 B, 235 B, 671 B and so on.
+const PUBLISHED: [(&str, u64); 18] = [
     ("deepseek_v2_lite", 15_706_484_224),
     ("deepseek_v3", 671_026_419_200),
     ("gemma2_9b", 9_241_705_984),
@@ -22,12 +22,14 @@ const PUBLISHED: [(&str, u64); 16] = [
     ("kimi_k2", 1_026_408_232_448),
     ("llama3.1_70b", 70_553_706_496),
     ("llama3_8b", 8_030_261_248),
+    ("mamba2_2.7b", 2_702_599_680),
     ("mistral_7b", 7_241_732_096),
     ("mixtral_8x7b", 46_702_792_704),
     ("phi3_mini", 3_821_079_552),
     ("qwen2_7b", 7_615_616_512),
     ("qwen3_235b_a22b", 235_093_634_560),
     ("qwen3_8b", 8_190_735_360),
+    ("qwen3_next_80b_a3b", 79_674_391_296),
 ];
 
 #[test]

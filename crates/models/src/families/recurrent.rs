@@ -87,6 +87,7 @@ pub(super) fn qwen3_next(config: &Config, kind: &str) -> Result<Decoder> {
     let turned = rotated(config, "partial_rotary_factor", sizes.size, 0.25)?;
     let table = rotary::table(config, turned, Pairing::Halves)?;
     config.pass_over(&["router_aux_loss_coef"]);
+    config.only("use_sliding_window", false, false)?;
     let length = config.number_or("intermediate_size", 0)?;
     let is_dense = dense_layers(config, kind, sizes.layers)?;
     let experts = qwen(config, &sizes, kind, act)?;
