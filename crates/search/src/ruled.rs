@@ -182,6 +182,11 @@ fn over(op: &Op, loops: &Loops, it: LoopId) -> Over {
             Some(2) | None => SEQUENCE,
             Some(_) => INNER,
         },
+        OpClass::Recurrence(_) => match result() {
+            Some(0) => EXAMPLES,
+            Some(1) => SEQUENCE,
+            Some(_) | None => INNER,
+        },
         OpClass::Experts(_) => match (of(&loops.operands[0]), of(&loops.operands[2])) {
             (Some(0), _) => TOKENS,
             (_, Some(0)) => EXPERTS,
