@@ -18,7 +18,7 @@ use std::ops::{Add, AddAssign, Mul};
 
 use planner_ir::{
     Attention, AttentionClass, Contract, ConvolutionClass, ExpertsClass, GatherClass, Graph, Node, OpClass,
-    Phase, Recurrence, Source, StateKind, Type, ValueId,
+    Phase, Source, StateKind, Type, ValueId,
 };
 
 use crate::compute::Seen;
@@ -159,7 +159,6 @@ impl Walk<'_> {
         match node.op.class() {
             OpClass::MatrixProduct(contract) => (self.product(contract, node, &types), 0),
             OpClass::Attention(AttentionClass::Forward(it)) => (self.attention(it, node, &types), 0),
-            OpClass::Recurrence(it) => (self.recurrence(it, node, &types), 0),
             OpClass::Experts(ExpertsClass::Forward { active }) => {
                 let (rows, up) = (types[0].shape[0] * active, &types[2].shape);
                 let of_each = 2.0 * exact(rows) * exact(up[1]) * exact(up[2]);
@@ -237,21 +236,6 @@ impl Walk<'_> {
             window => Seen::earlier([queries, keys], keys, window).average / exact(keys.max(1)),
         };
         Counted { attention: Flops(whole), seen: Flops(whole * seen), ..Counted::default() }
-    }
-
-    /// Token after token, as models say it: what is added to a state and read of it, and what a delta rule finds.
-    fn recurrence(&self, it: Recurrence, node: &Node, types: &[Type]) -> Counted {
-        // Gradients follow from what they are of.
-        if it.gradient().is_none() {
-            return Counted::default();
-        }
-        let (k, v) = (&types[1].shape, &types[2].shape);
-        let states = exact(v[0] * v[1] * v[2]) * exact(k[3] * v[3]);
-        let passes = if it.replaces() { 3.0 } else { 2.0 };
-        let learns = node.operands.iter().any(|&it| self.learns(it));
-        let times = if learns { 3.0 } else { 1.0 };
-        let flops = Flops(2.0 * passes * states * times);
-        Counted { attention: flops, seen: flops, ..Counted::default() }
     }
 
     /// For how many places rows of a weight are looked up by what is given.
