@@ -7,7 +7,7 @@ pub mod json; // files that say several kinds
 
 use std::fmt;
 
-use crate::machine::Machine;
+use crate::machine::{Machine, Margin};
 
 /// Machines whose ranks follow each other.
 ///
@@ -62,6 +62,17 @@ impl Cluster {
             return Err(ClusterError::TooMany(devices));
         }
         Ok(Self { kinds })
+    }
+
+    /// The same machines, of whose memory plans leave so much free; what is usual of each kind, if nobody says
+    /// how much.
+    #[must_use]
+    pub fn leaving(self, margin: Option<Margin>) -> Self {
+        let one = |kind: Machine| {
+            let margin = margin.unwrap_or_else(|| Margin::usual(&kind));
+            kind.leaving(margin)
+        };
+        Self { kinds: self.kinds.into_iter().map(one).collect() }
     }
 
     /// The kinds, in the order of their ranks.

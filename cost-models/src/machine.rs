@@ -10,10 +10,12 @@ use crate::known::{Count, Known};
 use crate::units::{Bytes, BytesPerSecond, Ratio, Seconds};
 
 mod device; // one device, and the arithmetic that it has
+mod margin; // memory that plans leave free
 mod passes; // what operations that are no products take
 mod sharing; // ranks that take turns on the processors of a host
 
 pub use device::{ByPrecision, Device, Packing, Precision, Products, Tile, Turned};
+pub use margin::Margin;
 pub use passes::{Pace, Pass, Passes};
 
 /// Machine files: reading, writing and everything that can be wrong with one.
@@ -35,6 +37,8 @@ pub struct Machine {
     pub name: String,
     /// How many devices there are: at most a node's, or whole nodes.
     devices: u64,
+    /// Memory of a device that plans leave free (bytes); no price depends on it, and no file has it.
+    margin: Bytes,
     /// One device.
     pub device: Device,
     /// What joins the devices of a node.
@@ -275,7 +279,14 @@ impl Machine {
     /// Memory of a device that a program can use (bytes).
     #[must_use]
     pub fn usable_memory(&self) -> Bytes {
-        self.device.memory_capacity.value.saturating_sub(self.device.memory_reserved.value)
+        let Device { memory_capacity, memory_reserved, .. } = &self.device;
+        memory_capacity.value.saturating_sub(memory_reserved.value).saturating_sub(self.margin)
+    }
+
+    /// The same machine, of whose memory plans leave so much free.
+    #[must_use]
+    pub fn leaving(self, margin: Margin) -> Self {
+        Self { margin: margin.of(self.device.memory_capacity.value), ..self }
     }
 }
 

@@ -1,5 +1,7 @@
 //! Sizes and times in words.
 
+use crate::units::Bytes;
+
 /// Units of sizes that are read, and their bytes.
 const UNITS: [(&str, u64); 9] = [
     ("KiB", 1 << 10),
@@ -28,6 +30,17 @@ pub fn parse_bytes(text: &str) -> Result<u64, String> {
     let number: u128 = format!("{whole}{part}").parse().map_err(|_| expected())?;
     let bytes = u64::try_from(number * u128::from(unit) / scale).map_err(|_| expected())?;
     if bytes == 0 { Err(expected()) } else { Ok(bytes) }
+}
+
+/// So many bytes as a whole number, rounded up.
+#[expect(
+    clippy::cast_possible_truncation,
+    clippy::cast_sign_loss,
+    reason = "bytes are positive and below 2^63; casts of floats saturate"
+)]
+#[must_use]
+pub fn whole_bytes(bytes: f64) -> Bytes {
+    Bytes(bytes.ceil() as u64)
 }
 
 /// A size in a fitting unit, rounded down to a hundredth.

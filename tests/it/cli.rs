@@ -7,6 +7,7 @@ mod good; // what works
 mod parameters; // what is trained, and what is not
 mod pins; // operations whose partition is fixed
 mod pipelines; // training in stages
+mod memory; // what devices hold, and what plans leave free
 mod operators; // loops, narrow numbers, features at places
 mod predict; // prices of stated setups, beside measurements
 mod prices; // plans and the prices they were made by

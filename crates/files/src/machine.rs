@@ -106,7 +106,11 @@ pub fn calibrate_first(planned: &MachineName) -> Option<&'static str> {
 
 /// The machine of that name, or of that file.
 pub fn named(name: &str, devices: Option<u64>) -> Result<Machine, Failure> {
-    let cluster = cluster(name, devices)?;
+    one(name, &cluster(name, devices)?)
+}
+
+/// The machine that a cluster of this name is, if all nodes are of one kind.
+pub fn one(name: &str, cluster: &Cluster) -> Result<Machine, Failure> {
     cluster.single().cloned().ok_or_else(|| {
         Failure::Usage(format!(
             "machine `{name}` has nodes of {} kinds, expected one: only plans in stages are made for several, \

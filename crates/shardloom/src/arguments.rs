@@ -12,14 +12,14 @@ mod predict; // what setups are priced
 mod recipe; // what a plan for training is told besides
 mod sweep; // what plans are made of, one after another
 mod schedule; // which schedule is looked at
+mod target; // what plans are made for
 mod train; // `train`
 mod simulate; // what a simulation is told
 
 use std::path::PathBuf;
 
 use ::launch::arguments::{ClusterArguments, DeviceArguments};
-use cost_models::quantity;
-use driver::compile::{Bound, Wanted, dimension};
+use driver::compile::{Bound, dimension};
 use driver::pipeline::Stage;
 
 use clap::{Args, Parser, Subcommand, ValueEnum};
@@ -38,6 +38,8 @@ pub use recipe::{Mode, RecipeArguments};
 pub use schedule::ScheduleArguments;
 pub use simulate::SimulateArguments;
 pub use sweep::SweepArguments;
+use target::mesh;
+pub use target::{InTime, TargetArguments};
 pub use train::{ShapeName, TrainArguments};
 
 /// A compiler for parallelism: an ONNX transformer and a cluster to an execution plan, and the
@@ -265,51 +267,6 @@ impl ModelArguments {
     }
 }
 
-/// What a plan is made for.
-#[derive(Args, Clone, Debug)]
-pub struct TargetArguments {
-    /// The devices' coordinates: `8`, `2x4`, `data=2,model=4`; without it several are tried
-    #[arg(long, value_parser = mesh, value_name = "MESH")]
-    pub mesh: Option<Mesh>,
-    /// What a device may hold, such as 70GiB; without it, what the machine file says
-    #[arg(long, value_parser = memory, value_name = "SIZE")]
-    pub memory: Option<u64>,
-    /// Whether products may be done in time steps: rotated, as rings and squares
-    #[arg(long, value_enum, default_value = "auto")]
-    pub in_time: InTime,
-}
-
-/// Whether products may be done in time steps.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
-pub enum InTime {
-    /// On meshes of up to two axes.
-    Auto,
-    /// On all: planning takes many times as long with more axes.
-    Always,
-    /// On all, such as begin and end in plain layouts: rings, not squares or stripes. Planning is several
-    /// times as fast.
-    Plain,
-    /// On none.
-    Never,
-}
-
-impl TargetArguments {
-    /// What it is made for.
-    pub fn wanted(&self) -> Wanted {
-        Wanted { mesh: self.mesh.clone(), memory: self.memory, steps: self.steps(), limits: None }
-    }
-
-    /// Whether operations may be done in time steps.
-    pub fn steps(&self) -> rewrite::Steps {
-        match self.in_time {
-            InTime::Auto => rewrite::Steps::Auto,
-            InTime::Always => rewrite::Steps::Offered,
-            InTime::Plain => rewrite::Steps::Unskewed,
-            InTime::Never => rewrite::Steps::One,
-        }
-    }
-}
-
 /// `run`.
 #[derive(Args, Clone, Debug)]
 pub struct RunArguments {
@@ -463,14 +420,6 @@ pub struct CalibrateArguments {
     /// Where the machine file is written
     #[arg(long, short, default_value = "machine.json", value_name = "FILE")]
     pub output: PathBuf,
-}
-
-fn mesh(text: &str) -> Result<Mesh, String> {
-    Mesh::parse(text).map_err(|error| error.to_string())
-}
-
-fn memory(text: &str) -> Result<u64, String> {
-    quantity::parse_bytes(text)
 }
 
 fn ranks(text: &str) -> Result<Ranks, String> {

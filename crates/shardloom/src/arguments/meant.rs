@@ -116,6 +116,7 @@ const ROWS: &[Row] = &[
         options: &["memory"],
         meant: Where(|it| is_not_over(it, "memory"), "a sweep over something else than memory"),
     },
+    Row { commands: PLAN, options: &["reserve"], meant: Always },
     Row {
         commands: PLAN,
         options: &["inputs"],
@@ -232,7 +233,7 @@ const ROWS: &[Row] = &[
     Row { commands: RUN, options: &["file", "ranks", "inputs", "steps", "output"], meant: Always },
     Row {
         commands: RUN,
-        options: &["dims", "mesh", "memory", "machine", "in_time"],
+        options: &["dims", "mesh", "memory", "reserve", "machine", "in_time"],
         meant: Where(|it| !runs_plan(it), "a model; a plan has decided that already"),
     },
     Row {

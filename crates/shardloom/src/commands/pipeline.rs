@@ -67,7 +67,7 @@ pub(super) fn pipeline(
         let wanted = Wanted {
             cluster: machines,
             meshes,
-            memory: arguments.target.memory,
+            memory: arguments.target.memory(),
             steps: arguments.target.steps(),
             order: order.clone(),
             chunks: wanted.chunks,
@@ -208,7 +208,7 @@ pub(super) fn cluster(
     let file = model_file::open_for(arguments.model(), arguments.recipe.graph())?;
     context.progress.say_left_out(&file);
     file.spares(&arguments.output)?;
-    let answer = answer((arguments, &file), machines, examples, arguments.target.memory, context.progress)?;
+    let answer = answer((arguments, &file), machines, examples, arguments.target.memory(), context.progress)?;
     let (all, priced) = answer.looked_at;
     let meshes = &answer.chosen.meshes;
     // Of groups that are alike, on nodes of one kind, more is proven than of all.

@@ -22,8 +22,8 @@ use crate::arguments::{Mode, PlanArguments, Stages};
 /// Plans a model.
 pub(crate) fn plan(arguments: &PlanArguments, context: &mut Context<'_, '_>) -> Result<Said, Failure> {
     written::differs(&arguments.output, &[arguments.model()])?;
-    let cluster = machine::cluster(&arguments.machine, arguments.devices)?;
-    let single = || machine::named(&arguments.machine, arguments.devices);
+    let cluster = arguments.target.on(machine::cluster(&arguments.machine, arguments.devices)?);
+    let single = || machine::one(&arguments.machine, &cluster);
     if arguments.recipe.mode == Mode::Generate {
         return super::generate::plan(arguments, &single()?, context);
     }

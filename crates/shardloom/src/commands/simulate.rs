@@ -10,6 +10,7 @@ use cost_models::cluster::Cluster;
 use cost_models::model_flops::StepWork;
 use cost_models::quantity::{bytes, percent, seconds};
 use cost_models::throughput::Throughput;
+use driver::generation::planned::held;
 use driver::pipeline;
 use files::Failure;
 use files::{machine, plan_file, written};
@@ -55,7 +56,9 @@ pub(crate) fn simulate(
         Content::Generation(generation) => {
             // What is written is of the step of one token.
             let quiet = SimulateArguments { trace: None, memory_trace: None, ..arguments.clone() };
-            let mut all = Said { text: String::new(), json: json!({}) };
+            let held = held(&generation)?;
+            let text = format!("memory      {} of both steps, which take turns\n\n", bytes(held));
+            let mut all = Said { text, json: json!({ "held_bytes": held }) };
             for (name, plan) in generation.plans() {
                 let said = of_plan(plan, if name == "decode" { arguments } else { &quiet })?;
                 // Writing to a string does not fail.
@@ -281,7 +284,7 @@ impl Told<'_> {
             seconds(class.communicating),
             seconds(class.exposed),
             percent(class.computing, self.timeline.seconds),
-            bytes(self.peak(class))
+            bytes(self.held(class))
         );
         if !self.planned.staged {
             return line;
@@ -316,11 +319,12 @@ impl Told<'_> {
         throughput::of(&self.planned.work, self.timeline.seconds, devices, Some(self.cluster))
     }
 
-    fn peak(&self, class: &Class) -> u64 {
+    /// What is in use of that at most at one time (bytes).
+    fn used(&self, class: &Class) -> u64 {
         self.timeline.memory(class).iter().map(|level| level.bytes).max().unwrap_or(0)
     }
 
-    /// What a class of ranks holds (bytes).
+    /// What a class of ranks holds, as its plan says (bytes): what is at rest, and its arena.
     fn held(&self, class: &Class) -> u64 {
         let program = self.timeline.program(class);
         program.resident + program.arena
@@ -353,7 +357,8 @@ impl Told<'_> {
                 "communicating_seconds": class.communicating,
                 "exposed_seconds": class.exposed,
                 "utilisation": class.computing / timeline.seconds,
-                "peak_bytes": self.peak(class),
+                "peak_bytes": self.held(class),
+                "used_bytes": self.used(class),
             });
             if planned.staged {
                 value["idle_seconds"] = json!(self.idle(class));

@@ -50,10 +50,10 @@ pub(super) fn sweep(arguments: &SweepArguments, context: &mut Context<'_, '_>) -
     for at in values {
         context.progress.say(format!("{over}: {}", shown(what, at)));
         let devices = if what == What::Devices { Some(at) } else { plan.devices };
-        let machine = machine::cluster(&plan.machine, devices)?;
+        let machine = plan.target.on(machine::cluster(&plan.machine, devices)?);
         let memory = match what {
-            What::Memory => Some(at),
-            _ => plan.target.memory,
+            What::Memory => Some(plan.target.left_of(at)),
+            _ => plan.target.memory(),
         };
         let batch = if what == What::Batch { at } else { examples(plan)? };
         let found = answer((plan, &file), &machine, batch, memory, context.progress);

@@ -68,7 +68,7 @@ pub(crate) fn plan(
         Some(mesh) => vec![mesh.clone()],
         None => mesh::candidates(machine.devices()),
     };
-    let capacity = arguments.target.memory.unwrap_or(machine.usable_memory().0);
+    let capacity = arguments.target.memory().unwrap_or(machine.usable_memory().0);
     let (steps, layout) = (arguments.target.steps(), told.cache_layout.clone());
     let wanted = Wanted { machine, meshes, capacity, steps, layout };
     let (generation, tried) =

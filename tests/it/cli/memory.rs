@@ -1,0 +1,82 @@
+//! What devices hold: the same bytes by every command; and what plans leave free of them.
+
+use serde_json::Value;
+
+use super::{Folder, fails, works};
+use crate::tidy::root;
+
+fn json(arguments: &[&str]) -> Value {
+    serde_json::from_str(&works(&[arguments, &["--json"]].concat())).unwrap()
+}
+
+/// Plans the example's training step, in this folder.
+fn planned(folder: &Folder, more: &[&str]) -> (String, Value) {
+    let model = root().join("tests/models/gpt2-bytes.onnx");
+    let plan = folder.path("plan.json");
+    let step = ["--dim", "sequence=16", "--mode", "train", "--loss", "cross-entropy:logits,labels"];
+    let said = json(&[&["plan", model.to_str().unwrap(), "-o", &plan], &step[..], more].concat());
+    (plan, said)
+}
+
+fn total(holdings: &Value) -> u64 {
+    holdings.as_array().unwrap().iter().map(|it| it["bytes"].as_u64().unwrap()).sum()
+}
+
+/// The zero-bubble schedule holds what wait for weight gradients in places that are not all in use at once.
+#[test]
+fn plan_check_and_simulate_say_the_same_bytes() {
+    let folder = Folder::new("memory-same");
+    for schedule in ["1f1b", "zb-h1", "gpipe", ""] {
+        let stages = ["--stages", "2", "--mesh", "2", "--schedule", schedule];
+        let how = if schedule.is_empty() { &["--mesh", "4"][..] } else { &stages[..] };
+        let batch = ["--machine", "h100-80g-4x", "--dim", "batch=4", "--microbatches", "8"];
+        let (plan, said) = planned(&folder, &[&batch, how].concat());
+        let groups: Vec<u64> = match said["memory"].as_array().unwrap() {
+            groups if groups[0].is_array() => groups.iter().map(total).collect(),
+            _ => vec![total(&said["memory"])],
+        };
+        let simulated = json(&["simulate", &plan]);
+        let classes = simulated["classes"].as_array().unwrap();
+        let peaks: Vec<u64> = classes.iter().map(|it| it["peak_bytes"].as_u64().unwrap()).collect();
+        assert_eq!(peaks, groups, "{schedule}: {simulated}");
+        assert!(
+            classes.iter().all(|it| it["used_bytes"].as_u64() <= it["peak_bytes"].as_u64()),
+            "{simulated}"
+        );
+        assert_eq!(simulated["held_bytes"].as_u64(), groups.into_iter().max(), "{schedule}");
+        let passed = works(&["check", &plan]);
+        assert!(passed.contains("byte for byte"), "{passed}");
+    }
+}
+
+#[test]
+fn plans_leave_memory_free() {
+    let folder = Folder::new("memory-margin");
+    let machine = json(&["machines", "show", "h100-80g-2x"]);
+    let number = |name: &str| machine["device"][name]["value"].as_u64().unwrap();
+    let (all, reserved) = (number("memory_capacity"), number("memory_reserved"));
+    let capacity = |machine: &str, more: &[&str]| {
+        let target = ["--machine", machine, "--mesh", "2", "--dim", "batch=2"];
+        let (plan, said) = planned(&folder, &[&target, more].concat());
+        works(&["check", &plan]);
+        said["capacity"].as_u64().unwrap()
+    };
+    let gpu = |more: &[&str]| capacity("h100-80g-2x", more);
+    assert_eq!(gpu(&[]), all - reserved - (all * 2).div_ceil(100), "of a GPU 2 % without a word");
+    assert_eq!(gpu(&["--reserve", "0"]), all - reserved);
+    assert_eq!(gpu(&["--reserve", "10GB"]), all - reserved - 10_000_000_000);
+    assert_eq!(gpu(&["--reserve", "10%"]), all - reserved - all.div_ceil(10));
+    assert_eq!(gpu(&["--memory", "50GB"]), 50_000_000_000, "what is said is meant");
+    assert_eq!(gpu(&["--memory", "50GB", "--reserve", "10%"]), 45_000_000_000);
+    let host = |more: &[&str]| capacity("cpu-2x", more);
+    assert_eq!(host(&[]), host(&["--reserve", "0"]), "nothing of threads");
+    let staged = |more: &[&str]| {
+        let target = ["--machine", "h100-80g-2x", "--stages", "2", "--mesh", "1", "--dim", "batch=2"];
+        planned(&folder, &[&target, more].concat()).1["capacity"].as_u64().unwrap()
+    };
+    assert_eq!(staged(&[]), gpu(&[]));
+    let model = root().join("tests/models/gpt2-bytes.onnx");
+    let wrong = ["plan", model.to_str().unwrap(), "--machine", "cpu-2x", "--reserve", "most"];
+    let message = fails(1, &wrong);
+    assert!(message.contains("`most` is no margin") && message.contains("`3%`"), "{message}");
+}
