@@ -1,8 +1,9 @@
 //! What another runtime runs: plans in which each axis of a mesh does one thing, by some schedules.
 
+use plan::Parallelism;
 use planner_ir::{Axis, Mesh};
 use schedule::Kind;
-use search::{Role, Ruled, Rules};
+use search::{Ruled, Rules};
 
 /// What a runtime runs.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -19,14 +20,14 @@ pub struct Limits {
 
 /// What the axes of a mesh may be for, outermost first: data parallel devices lie farthest apart, and tensor
 /// parallel ones nearest.
-const ROLES: [&[Role]; 7] = [
-    &[Role::Data],
-    &[Role::Tensor],
-    &[Role::Context],
-    &[Role::Data, Role::Tensor],
-    &[Role::Data, Role::Context],
-    &[Role::Context, Role::Tensor],
-    &[Role::Data, Role::Context, Role::Tensor],
+const ROLES: [&[Parallelism]; 7] = [
+    &[Parallelism::Data],
+    &[Parallelism::Tensor],
+    &[Parallelism::Context],
+    &[Parallelism::Data, Parallelism::Tensor],
+    &[Parallelism::Data, Parallelism::Context],
+    &[Parallelism::Context, Parallelism::Tensor],
+    &[Parallelism::Data, Parallelism::Context, Parallelism::Tensor],
 ];
 
 impl Limits {
@@ -34,18 +35,23 @@ impl Limits {
     pub fn rules(&self, mesh: &Mesh, groups: usize) -> Vec<Rules> {
         let wide = |axis: &&Axis| axis.size > 1;
         let count = mesh.axes.iter().filter(wide).count();
-        let of = |roles: &&[Role]| {
+        let of = |roles: &&[Parallelism]| {
             let mut roles = roles.iter().copied();
             // An axis of one device does nothing.
-            let role = |axis: &Axis| if wide(&axis) { roles.next() } else { None }.unwrap_or(Role::Data);
+            let role =
+                |axis: &Axis| if wide(&axis) { roles.next() } else { None }.unwrap_or(Parallelism::Data);
             self.of_roles(&mesh.axes.iter().map(role).collect::<Vec<_>>(), groups)
         };
         ROLES.iter().filter(|roles| roles.len() == count.max(1)).map(of).collect()
     }
 
     /// The rules of axes that are for this.
-    fn of_roles(&self, roles: &[Role], groups: usize) -> Rules {
-        let axis = |&role: &Role| Ruled { role, experts: role == Role::Data, shards: role != Role::Tensor };
+    fn of_roles(&self, roles: &[Parallelism], groups: usize) -> Rules {
+        let axis = |&role: &Parallelism| Ruled {
+            role,
+            experts: role == Parallelism::Data,
+            shards: role != Parallelism::Tensor,
+        };
         let zero = self.zero[usize::from(groups > 1)];
         Rules { axes: roles.iter().map(axis).collect(), sequence: self.sequence, zero }
     }
@@ -61,18 +67,13 @@ impl Limits {
 
 /// How many data parallel devices there are by some rules.
 pub fn data(mesh: &Mesh, rules: &Rules) -> u64 {
-    let data = mesh.axes.iter().zip(&rules.axes).filter(|(_, it)| it.role == Role::Data);
+    let data = mesh.axes.iter().zip(&rules.axes).filter(|(_, it)| it.role == Parallelism::Data);
     data.map(|(axis, _)| axis.size).product()
 }
 
 /// Rules in words: what the axes are for.
 pub fn in_words(rules: &Rules) -> String {
-    let name = |it: &Ruled| match it.role {
-        Role::Data => "data",
-        Role::Context => "context",
-        Role::Tensor => "tensor",
-    };
-    rules.axes.iter().map(name).collect::<Vec<_>>().join(" x ")
+    rules.axes.iter().map(|it| it.role.name()).collect::<Vec<_>>().join(" x ")
 }
 
 #[cfg(test)]

@@ -13,10 +13,10 @@ use export::strategy::Again;
 use export::{Range, Strategy, Target as Runtime};
 use files::{Failure, machine, plan_file};
 use plan::json::Content;
-use plan::{Pipeline, Plan, Recipe, Recompute, examples};
+use plan::{Parallelism, Pipeline, Plan, Recipe, Recompute, examples};
 use planner_ir::{Axis, Mesh};
 use rewrite::Steps;
-use search::{Role, Ruled, Rules};
+use search::{Ruled, Rules};
 
 use crate::{derived, pipeline};
 
@@ -154,16 +154,17 @@ fn ruled(strategy: &Strategy) -> Result<(Mesh, Rules), Failure> {
     if !data.is_multiple_of(inner) {
         return Err(Failure::Input(format!("{inner} devices are no part of {data} data parallel ones")));
     }
-    let of = |role: Role, experts: bool, shards: bool| Ruled { role, experts, shards: shards && zero > 0 };
+    let of =
+        |role: Parallelism, experts: bool, shards: bool| Ruled { role, experts, shards: shards && zero > 0 };
     let axes = [
-        ("replica", data / inner, of(Role::Data, false, experts > 1)),
-        ("data", inner, of(Role::Data, experts > 1, true)),
-        ("context", context, of(Role::Context, false, true)),
-        ("tensor", tensor, of(Role::Tensor, false, false)),
+        ("replica", data / inner, of(Parallelism::Data, false, experts > 1)),
+        ("data", inner, of(Parallelism::Data, experts > 1, true)),
+        ("context", context, of(Parallelism::Context, false, true)),
+        ("tensor", tensor, of(Parallelism::Tensor, false, false)),
     ];
     let mut axes: Vec<_> = axes.into_iter().filter(|it| it.1 > 1).collect();
     if axes.is_empty() {
-        axes.push(("data", 1, of(Role::Data, false, false)));
+        axes.push(("data", 1, of(Parallelism::Data, false, false)));
     }
     let named = |&(name, size, _): &(&str, u64, Ruled)| Axis { name: name.to_owned(), size };
     let mesh = Mesh { axes: axes.iter().map(named).collect() };

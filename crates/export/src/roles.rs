@@ -1,42 +1,16 @@
 //! What the axes of a mesh are for, in the words of frameworks.
 
-use plan::{Along, Plan, parameters};
+use plan::{Along, Parallelism, Plan, parameters};
 use planner_ir::AxisId;
-
-/// What an axis is for: one thing for all parameters of a stage that are no experts'.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub(crate) enum Role {
-    /// Parameters are used whole, and examples are split.
-    Data,
-    /// Parameters are used whole, and the sequence is split.
-    Context,
-    /// Parameters are used split.
-    Tensor,
-}
-
-impl Role {
-    /// Every role, in the order in which frameworks nest groups, the outermost first.
-    pub(crate) const ALL: [Self; 3] = [Self::Data, Self::Context, Self::Tensor];
-
-    /// What it is called.
-    pub(crate) fn name(self) -> &'static str {
-        match self {
-            Self::Data => "data parallel",
-            Self::Context => "context parallel",
-            Self::Tensor => "tensor parallel",
-        }
-    }
-}
 
 /// An axis and what it is for.
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) struct AxisRole {
-    pub(crate) axis: AxisId,
     /// What it is called.
     pub(crate) name: String,
     /// How many devices there are along it.
     pub(crate) size: u64,
-    pub(crate) role: Role,
+    pub(crate) role: Parallelism,
     /// Whether experts are split over it.
     pub(crate) experts: bool,
     /// The stage of ZeRO of most of what is data parallel: 0 if there is none.
@@ -53,7 +27,6 @@ pub(crate) fn roles(plan: &Plan) -> Vec<AxisRole> {
         let along = Along::of(plan, &parameters, axis);
         let role = role(&along);
         AxisRole {
-            axis,
             name: plan.mesh.axes[axis.0].name.clone(),
             size: plan.mesh.size(axis),
             role,
@@ -71,14 +44,14 @@ pub(crate) fn split(along: &Along) -> u64 {
 }
 
 /// What most bytes say; data parallel where nothing is said.
-fn role(along: &Along) -> Role {
-    let bytes = |role: Role| match role {
-        Role::Data => along.data,
-        Role::Context => along.context,
-        Role::Tensor => split(along),
+fn role(along: &Along) -> Parallelism {
+    let bytes = |role: Parallelism| match role {
+        Parallelism::Data => along.data,
+        Parallelism::Context => along.context,
+        Parallelism::Tensor => split(along),
     };
     // Of equals the last is the greatest.
-    Role::ALL.into_iter().rev().max_by_key(|&it| bytes(it)).unwrap_or(Role::Data)
+    Parallelism::ALL.into_iter().rev().max_by_key(|&it| bytes(it)).unwrap_or(Parallelism::Data)
 }
 
 /// The stage of ZeRO that half of what is used whole has at least.

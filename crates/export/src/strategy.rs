@@ -2,7 +2,7 @@
 
 mod lost; // what of a plan a strategy has no words for
 
-use plan::{Precision, Recompute, examples};
+use plan::{Parallelism, Precision, Recompute, examples};
 use planner_ir::{DType, Optimizer};
 use schedule::Kind;
 use serde_json::{Value, json};
@@ -11,7 +11,7 @@ use crate::error::ExportError;
 use crate::job::Job;
 use crate::layers::Layers;
 use crate::model::Model;
-use crate::roles::{AxisRole, Role, roles};
+use crate::roles::{AxisRole, roles};
 use lost::Lost;
 
 /// How a model is trained on all devices. Degrees are numbers of devices.
@@ -105,14 +105,15 @@ impl Degrees {
     fn of(axes: &[AxisRole]) -> Self {
         let product =
             |is: &dyn Fn(&AxisRole) -> bool| axes.iter().filter(|it| is(it)).map(|it| it.size).product();
-        let zero = axes.iter().filter(|it| it.role != Role::Tensor).map(|it| it.zero).max().unwrap_or(0);
+        let zero =
+            axes.iter().filter(|it| it.role != Parallelism::Tensor).map(|it| it.zero).max().unwrap_or(0);
         Self {
-            tensor: product(&|it| it.role == Role::Tensor),
-            sequence: axes.iter().any(|it| it.role == Role::Tensor && it.along.sequence.is_some()),
-            context: product(&|it| it.role == Role::Context),
+            tensor: product(&|it| it.role == Parallelism::Tensor),
+            sequence: axes.iter().any(|it| it.role == Parallelism::Tensor && it.along.sequence.is_some()),
+            context: product(&|it| it.role == Parallelism::Context),
             experts: product(&|it| it.experts),
             zero,
-            sharded: product(&|it| it.role == Role::Data && it.zero == zero && zero > 0),
+            sharded: product(&|it| it.role == Parallelism::Data && it.zero == zero && zero > 0),
         }
     }
 }
@@ -211,7 +212,7 @@ impl Strategy {
         self.layers.iter().sum()
     }
 
-    /// In a line: `64 devices: dp 16 (ZeRO-2), pp 4, tp 1`.
+    /// In a line: `data 32 (ZeRO-1), pipeline 2 of 4 stages each, 2 micro-batches of 1 example, recompute none`.
     pub fn in_words(&self) -> String {
         let mut words = vec![format!("data {}", self.data)];
         if self.zero > 0 {

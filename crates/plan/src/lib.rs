@@ -8,6 +8,7 @@ mod clocks; // what runs beside computing
 mod pipeline; // plans of stages, and what crosses between them
 mod generation; // plans of prompts and of single tokens, over one cache
 mod pattern; // names with `*`
+mod parallelism; // what an axis of a mesh is for, in the words of frameworks
 mod pin; // what a user has fixed
 mod recipe; // how a training step was derived from a model
 mod roles; // what a model's weights are to its training
@@ -25,6 +26,7 @@ pub use check::{
 pub use clocks::{Beside, Clock, Load, beside};
 pub use diff::{Change, Diff, Repeated, diff};
 pub use generation::{Cache, Generation, Growth, Kept, Positions};
+pub use parallelism::Parallelism;
 pub use pattern::matches;
 pub use pin::{Pin, is_called};
 pub use pipeline::{Arrival, Crossing, Pipeline, Stage};

@@ -7,6 +7,7 @@
 
 use std::sync::Arc;
 
+use plan::Parallelism;
 use planner_ir::{
     ElementwiseClass, GatherClass, Graph, Layout, LoopId, Loops, NodeId, Op, OpClass, Partition, Phase,
     Role as Splits, State, StateKind,
@@ -15,22 +16,11 @@ use rewrite::Space;
 
 use crate::section::Section;
 
-/// What an axis is for.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub enum Role {
-    /// Examples are split.
-    Data,
-    /// Sequences are split.
-    Context,
-    /// Products are split: by columns and rows, heads, rows of tables.
-    Tensor,
-}
-
 /// An axis of a mesh.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Ruled {
     /// What it is for.
-    pub role: Role,
+    pub role: Parallelism,
     /// Whether experts are split over it.
     pub experts: bool,
     /// Whether states are sharded over it.
@@ -76,7 +66,7 @@ impl Rules {
         let allowed = |axis: usize| {
             let it = &self.axes[axis];
             let of_experts = || it.experts && layout.dims.len() > 2 && names(&layout.dims[0], axis);
-            it.role == Role::Tensor || it.shards && self.zero >= level || of_experts()
+            it.role == Parallelism::Tensor || it.shards && self.zero >= level || of_experts()
         };
         layout.axes().into_iter().all(|axis| allowed(axis.0))
     }
@@ -89,7 +79,7 @@ impl Rules {
         let allowed: Vec<bool> =
             partitions.iter().map(|partition| self.allows(&it.op, &loops, partition)).collect();
         let count = |partition: &Partition, of_tensor: bool| {
-            let is = |axis: &planner_ir::AxisId| (self.axes[axis.0].role == Role::Tensor) == of_tensor;
+            let is = |axis: &planner_ir::AxisId| (self.axes[axis.0].role == Parallelism::Tensor) == of_tensor;
             partition.axes().iter().filter(|axis| is(axis)).count()
         };
         // The scores of all tokens are brought together for their loss, or not.
@@ -124,9 +114,9 @@ impl Rules {
             return axis.experts;
         }
         match axis.role {
-            Role::Data => over.examples,
-            Role::Context => over.sequence,
-            Role::Tensor => {
+            Parallelism::Data => over.examples,
+            Parallelism::Context => over.sequence,
+            Parallelism::Tensor => {
                 let between = !is_product(op);
                 over.inner && !is_stream(op, loops) || over.sequence && self.sequence && between
             }

@@ -1,11 +1,11 @@
 //! What of a plan a strategy has no words for: each said with its place and its share.
 
-use plan::{Precision, Recipe, Recompute, examples};
+use plan::{Parallelism, Precision, Recipe, Recompute, examples};
 
 use super::{Again, Degrees, Strategy, number};
 use crate::job::Job;
 use crate::layers::Layers;
-use crate::roles::{AxisRole, Role, split};
+use crate::roles::{AxisRole, split};
 
 /// A plan and what it was read as.
 pub(super) struct Lost<'a> {
@@ -68,15 +68,15 @@ impl Lost<'_> {
         for it in axes {
             let AxisRole { along, name, role, .. } = it;
             let other = [
-                (Role::Data, along.data, "used whole for split examples"),
-                (Role::Context, along.context, "used whole for split sequences"),
-                (Role::Tensor, split(along), "used split"),
+                (Parallelism::Data, along.data, "used whole for split examples"),
+                (Parallelism::Context, along.context, "used whole for split sequences"),
+                (Parallelism::Tensor, split(along), "used split"),
             ];
             for (_, bytes, how) in other.into_iter().filter(|other| other.0 != *role) {
                 if let Some(share) = share(bytes, along.total) {
                     words.push(format!(
-                        "{share} of the {}, over {name}, are {how}: the target has them {} as all others",
-                        "parameters",
+                        "{share} of the parameters, over {name}, are {how}: the target has them {} parallel as all \
+                         others",
                         role.name()
                     ));
                 }
@@ -84,23 +84,23 @@ impl Lost<'_> {
             if along.rotated + along.square > 0 {
                 words.push(format!("over {name}, products rotate blocks of parameters in time steps: the target sums or gathers them"));
             }
-            if *role == Role::Tensor && along.sequence.is_some_and(|it| !it.is_empty()) {
+            if *role == Parallelism::Tensor && along.sequence.is_some_and(|it| !it.is_empty()) {
                 words.push(format!(
                     "over {name}, examples are split between products, the target splits sequences"
                 ));
             }
             if along.data + along.context + split(along) + along.experts == 0 {
                 words.push(format!(
-                    "over {name}, the same is computed on all devices: the target is {} there",
+                    "over {name}, the same is computed on all devices: the target is {} parallel there",
                     role.name()
                 ));
             }
             words.extend(self.zero(it));
         }
-        let order: Vec<Role> = axes.iter().map(|it| it.role).collect();
+        let order: Vec<Parallelism> = axes.iter().map(|it| it.role).collect();
         if !order.is_sorted() {
             let names: Vec<String> =
-                axes.iter().map(|it| format!("{} over {}", it.role.name(), it.name)).collect();
+                axes.iter().map(|it| format!("{} parallel over {}", it.role.name(), it.name)).collect();
             words.push(format!(
                 "axes are, from the one whose devices lie farthest apart, {}: the target has tensor parallel devices \
                  next to each other, then those of context, then of data",
@@ -113,7 +113,7 @@ impl Lost<'_> {
     /// Parameters with another stage of ZeRO than the strategy.
     fn zero(&self, it: &AxisRole) -> Option<String> {
         let whole = it.along.data + it.along.context;
-        if it.role == Role::Tensor || whole == 0 {
+        if it.role == Parallelism::Tensor || whole == 0 {
             return None;
         }
         let [first, second, third] = it.along.stages;
