@@ -60,19 +60,6 @@ pub fn placements(mesh: &Mesh, layout: &Layout) -> Option<Vec<Placement>> {
     Some(all)
 }
 
-/// The shape of what each device holds by some placements.
-pub fn local_shape(mesh: &Mesh, placements: &[Placement], shape: &[u64]) -> Vec<u64> {
-    let mut local = shape.to_vec();
-    for (placement, axis) in placements.iter().zip(&mesh.axes) {
-        if let Placement::Shard(dim) | Placement::Strided(dim, _) = placement
-            && let Some(extent) = usize::try_from(*dim).ok().and_then(|dim| local.get_mut(dim))
-        {
-            *extent /= axis.size;
-        }
-    }
-    local
-}
-
 /// Where a parameter lies.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Placed {

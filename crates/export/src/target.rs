@@ -127,22 +127,18 @@ impl Exported {
 pub fn export(job: &Job<'_>, target: Target) -> Result<Exported, ExportError> {
     let whole = |(files, lost): (Vec<File>, Vec<String>)| Exported { target, strategy: None, lost, files };
     let model = Model::of(job);
-    let strategy = |limited: fn(Strategy, &mut Vec<String>) -> Strategy| {
+    let limited = |limited: fn(Strategy, &mut Vec<String>) -> Strategy,
+                   files: &dyn Fn(&Strategy, &mut Vec<String>) -> Vec<File>| {
         let Read { strategy, mut lost } = read(job, &model, target.title())?;
-        Ok((limited(strategy, &mut lost), lost))
+        let strategy = limited(strategy, &mut lost);
+        let files = files(&strategy, &mut lost);
+        Ok(Exported { target, strategy: Some(strategy), lost, files })
     };
-    let (limited, mut lost) = match target {
-        Target::Dtensor => return Ok(whole(dtensor::files(job))),
-        Target::Jax => return Ok(whole(jax::files(job))),
-        Target::Megatron => strategy(megatron::limited)?,
-        Target::Torchtitan => strategy(torchtitan::limited)?,
-        Target::Deepspeed => strategy(deepspeed::limited)?,
-    };
-    let files = match target {
-        Target::Dtensor | Target::Jax => vec![],
-        Target::Megatron => megatron::files(&limited, &model, &mut lost),
-        Target::Torchtitan => torchtitan::files(&limited, &model, job),
-        Target::Deepspeed => deepspeed::files(&limited, job),
-    };
-    Ok(Exported { target, strategy: Some(limited), lost, files })
+    match target {
+        Target::Dtensor => Ok(whole(dtensor::files(job))),
+        Target::Jax => Ok(whole(jax::files(job))),
+        Target::Megatron => limited(megatron::limited, &|it, lost| megatron::files(it, &model, lost)),
+        Target::Torchtitan => limited(torchtitan::limited, &|it, _| torchtitan::files(it, &model, job)),
+        Target::Deepspeed => limited(deepspeed::limited, &|it, _| deepspeed::files(it, job)),
+    }
 }

@@ -2,7 +2,7 @@
 
 use planner_ir::{Layout, Mesh, parse_layout};
 
-use super::{Placement, local_shape, placements};
+use super::{Placement, placements};
 
 /// Which elements of a dimension a device has, by the placements of the axes in turn: `Shard` cuts what is
 /// there in as many blocks as the axis has devices, `Strided` cuts each of some equal parts of it so.
@@ -73,4 +73,17 @@ fn owed_sums_are_partial_and_skews_are_not_said() {
     assert_eq!(of("[-,a] owes b"), Some(vec![Placement::Shard(1), Placement::Partial]));
     assert_eq!(of("[b.a]"), Some(vec![Placement::Strided(0, 2), Placement::Shard(0)]));
     assert_eq!(of("[(a+b:2)]"), None);
+}
+
+/// The shape of what each device holds by some placements.
+fn local_shape(mesh: &Mesh, placements: &[Placement], shape: &[u64]) -> Vec<u64> {
+    let mut local = shape.to_vec();
+    for (placement, axis) in placements.iter().zip(&mesh.axes) {
+        if let Placement::Shard(dim) | Placement::Strided(dim, _) = placement
+            && let Some(extent) = usize::try_from(*dim).ok().and_then(|dim| local.get_mut(dim))
+        {
+            *extent /= axis.size;
+        }
+    }
+    local
 }
