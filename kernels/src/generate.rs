@@ -8,6 +8,7 @@ use crate::cast::cast;
 use crate::error::KernelError;
 use crate::nest::{Level, Nest, row_major};
 use crate::number::{Float, Number, with_float};
+use crate::random::mixed;
 use crate::widen::indices;
 
 /// The block of a constant that the result is.
@@ -161,18 +162,9 @@ fn random(seed: u64, position: u64) -> f64 {
     Number::to_f64(bits(seed, position) >> (u64::BITS - BITS)) * UNIT
 }
 
-/// Bits that depend on the seed and the position alone: the output function of `SplitMix64`, twice.
-///
-/// Source: Steele, Lea and Flood, "Fast splittable pseudorandom number generators", 2014.
+/// Bits that depend on the seed and the position alone.
 fn bits(seed: u64, position: u64) -> u64 {
     mixed(mixed(seed).wrapping_add(position))
-}
-
-fn mixed(number: u64) -> u64 {
-    let number = number.wrapping_add(0x9e37_79b9_7f4a_7c15);
-    let number = (number ^ (number >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
-    let number = (number ^ (number >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
-    number ^ (number >> 31)
 }
 
 #[cfg(test)]

@@ -34,6 +34,7 @@ mod optimizer; // steps of optimizers
 mod quantised; // block-quantised weights
 mod region; // programs whose shapes depend on data
 pub mod cuda; // kernels for GPUs, as sources
+pub mod random; // numbers that look random, and are the same everywhere
 
 pub use array::{Array, Element, Span, Tensor, TensorMut};
 pub use compute::{compute, evaluate};

@@ -13,6 +13,7 @@ use files::Failure;
 use files::folder::Folder;
 use files::{machine, model_file};
 use import::Bindings;
+use kernels::random::SplitMix;
 use model_zoo::folder::{Attribute, Writer};
 use plan::{Loss, NoDecay, Precision, Recipe};
 use planner_ir::{Mesh, Optimizer, Real};
@@ -119,11 +120,11 @@ impl Kind {
             }
             Self::Random => {
                 // Values that nothing uses yet are among those to choose from first.
-                let (mut random, mut unused) = (Random(1), Vec::new());
+                let (mut random, mut unused) = (SplitMix(1), Vec::new());
                 for number in 0..nodes {
                     let mut any = |stream: &[String]| match unused.len() {
                         many if many > WAITING => unused.remove(0),
-                        _ => stream[random.below(stream.len())].clone(),
+                        _ => stream[usize::try_from(random.bits() >> 33).unwrap_or(0) % stream.len()].clone(),
                     };
                     let (one, other) = (any(&stream), any(&stream));
                     let made = match number % 3 {
@@ -147,19 +148,6 @@ impl Kind {
             writer.output("y", &made, &[&extent, &extent]);
         }
         writer.finish()
-    }
-}
-
-/// A sequence of numbers (SplitMix64).
-struct Random(u64);
-
-impl Random {
-    /// The next one, below a bound.
-    fn below(&mut self, bound: usize) -> usize {
-        self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
-        let mixed = (self.0 ^ (self.0 >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
-        let mixed = (mixed ^ (mixed >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
-        usize::try_from((mixed ^ (mixed >> 31)) >> 33).unwrap_or(0) % bound
     }
 }
 

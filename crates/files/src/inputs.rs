@@ -3,6 +3,7 @@
 use std::collections::BTreeMap;
 
 use kernels::Array;
+use kernels::random::SplitMix;
 use planner_ir::{DType, Graph, Source, Type};
 
 use crate::given;
@@ -72,7 +73,7 @@ fn array(type_: &Type, bound: Option<u64>, random: &mut Random) -> Array {
     }
     let count = usize::try_from(type_.elements()).unwrap_or(0);
     let whole = |random: &mut Random| match bound {
-        Some(bound) => random.next() % bound.clamp(1, LARGEST),
+        Some(bound) => random.0.bits() % bound.clamp(1, LARGEST),
         None => 1,
     };
     let mut bytes = Vec::with_capacity(count);
@@ -99,30 +100,20 @@ fn single(number: f64) -> f32 {
     number as f32
 }
 
-/// The generator splitmix64.
-///
-/// Source: Steele, Lea and Flood, "Fast splittable pseudorandom number generators", OOPSLA 2014.
+/// Numbers that look random.
 #[derive(Clone, Debug)]
-pub struct Random(u64);
+pub struct Random(SplitMix);
 
 impl Random {
     /// Each name has its own sequence.
     pub fn new(seed: u64, name: &str) -> Self {
         let mix = |state: u64, byte: u8| (state ^ u64::from(byte)).wrapping_mul(0x0100_0000_01b3);
-        Self(name.bytes().fold(seed ^ 0xcbf2_9ce4_8422_2325, mix))
-    }
-
-    fn next(&mut self) -> u64 {
-        self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
-        let mut z = self.0;
-        z = (z ^ (z >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
-        z = (z ^ (z >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
-        z ^ (z >> 31)
+        Self(SplitMix(name.bytes().fold(seed ^ 0xcbf2_9ce4_8422_2325, mix)))
     }
 
     /// A number in (−1, 1).
     pub fn number(&mut self) -> f64 {
-        let bits = u32::try_from(self.next() >> 32).unwrap_or(0);
+        let bits = u32::try_from(self.0.bits() >> 32).unwrap_or(0);
         f64::from(bits) / f64::from(u32::MAX) * 2.0 - 1.0
     }
 }

@@ -1,5 +1,7 @@
 //! The next token, chosen by what a model says of it.
 
+use kernels::random::mixed;
+
 /// How the next token is chosen.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Manner {
@@ -70,17 +72,10 @@ fn allowed(scaled: &[f64], manner: &Manner) -> Vec<usize> {
 }
 
 /// A number in (0, 1) made of others, as if at random.
-///
-/// Source of the mixing: Steele, Lea and Flood, "Fast splittable pseudorandom number generators",
-/// OOPSLA 2014.
 fn uniform(counters: [u64; 4]) -> f64 {
-    let mixed = counters.into_iter().fold(0x9e37_79b9_7f4a_7c15_u64, |state, counter| {
-        let mut z = (state ^ counter).wrapping_add(0x9e37_79b9_7f4a_7c15);
-        z = (z ^ (z >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
-        z = (z ^ (z >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
-        z ^ (z >> 31)
-    });
-    let bits = u32::try_from(mixed >> 32).unwrap_or(0);
+    const START: u64 = 0x9e37_79b9_7f4a_7c15;
+    let all = counters.into_iter().fold(START, |state, counter| mixed(state ^ counter));
+    let bits = u32::try_from(all >> 32).unwrap_or(0);
     (f64::from(bits) + 0.5) / (f64::from(u32::MAX) + 1.0)
 }
 

@@ -1,5 +1,7 @@
 //! Which examples are in which step: a function of the seed, on any number of ranks.
 
+use kernels::random::mixed;
+
 /// How far a run has come through its data.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Position {
@@ -79,17 +81,9 @@ pub(crate) fn rounding_seed(seed: u64, step: u64) -> i64 {
     (random(&[seed ^ ROUNDING, step]) >> 1).cast_signed()
 }
 
-/// A number that depends on these alone, and looks random: the output function of `SplitMix64` of
-/// each with what came before.
-///
-/// Source: Steele, Lea and Flood, "Fast splittable pseudorandom number generators", OOPSLA 2014.
+/// A number that depends on these alone, and looks random: of each with what came before.
 fn random(numbers: &[u64]) -> u64 {
-    numbers.iter().fold(0, |state: u64, &number| {
-        let z = (state ^ number).wrapping_add(0x9e37_79b9_7f4a_7c15);
-        let z = (z ^ (z >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
-        let z = (z ^ (z >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
-        z ^ (z >> 31)
-    })
+    numbers.iter().fold(0, |state, number| mixed(state ^ number))
 }
 
 /// A number of examples that are in memory or in a file.
