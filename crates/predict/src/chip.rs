@@ -15,9 +15,8 @@ use std::fmt;
 
 use cost_models::known::Known;
 use cost_models::machine::Machine;
+use cost_models::quantity::whole_bytes;
 use cost_models::units::{Bytes, BytesPerSecond, Ratio};
-
-use crate::pieces::whole;
 
 /// What is stated about a device.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
@@ -62,7 +61,7 @@ impl Chip {
     /// Writes what is stated into a machine; `source` is who states it.
     pub fn set(&self, machine: &mut Machine, source: &str) -> Result<(), UnknownPower> {
         let device = &mut machine.device;
-        if let Some(memory) = self.memory.and_then(|it| known(whole(it), source)) {
+        if let Some(memory) = self.memory.and_then(|it| known(whole_bytes(it), source)) {
             device.memory_capacity = memory;
         }
         if let Some(rate) = self.bandwidth.and_then(|it| known(it, source)) {

@@ -156,7 +156,7 @@ fn chip(fields: &Fields) -> Result<Chip, ConfigError> {
     })
 }
 
-/// What is stated of nodes and links. A rate is that of one adapter, so that their number must be known.
+/// What is stated of nodes and links.
 fn links(fields: &Fields) -> Result<Links, ConfigError> {
     let adapters = fields.positive("adapters_per_node")?;
     let rate = fields.amount("adapter_bandwidth")?.map(|it| BytesPerSecond(GIGA * it));

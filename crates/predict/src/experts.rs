@@ -8,11 +8,12 @@
 //! `megatron/core/transformer/moe/token_dispatcher.py`.
 
 use cost_models::collective::{all_to_all, reduce_scatter, ring_all_gather};
+use cost_models::quantity::whole_bytes;
 use cost_models::units::{Bytes, Seconds, exact};
 
 use crate::framework::Figure;
 use crate::model::Experts;
-use crate::pieces::{ELEMENT, Job, Way, whole};
+use crate::pieces::{ELEMENT, Job, Way};
 use crate::setup::{Dispatch, Setup};
 
 /// Tokens that a rank sends, each once for every expert of it.
@@ -74,9 +75,9 @@ pub fn exchange(job: &Job<'_>, experts: Experts) -> Seconds {
     let mut time = Seconds::ZERO;
     if setup.ep > 1 {
         time += match dispatch(job) {
-            Dispatch::AllToAll => all_to_all(machine, &job.expert, whole(exact(experts.top_k) * each)),
+            Dispatch::AllToAll => all_to_all(machine, &job.expert, whole_bytes(exact(experts.top_k) * each)),
             Dispatch::OncePerNode => {
-                let size = |parts: u64| whole(distinct(experts, parts) * each);
+                let size = |parts: u64| whole_bytes(distinct(experts, parts) * each);
                 let inside = all_to_all(machine, &job.expert_node, size(setup.ep));
                 // Tokens go on inside a node while others arrive.
                 inside.max(all_to_all(machine, &job.expert_nodes, size(job.expert.nodes)))
@@ -85,7 +86,7 @@ pub fn exchange(job: &Job<'_>, experts: Experts) -> Seconds {
     }
     if setup.etp > 1 {
         // Each of the ranks of an expert needs all its tokens, and has a part of every result.
-        let gathered: Bytes = whole(sent(setup, experts) * exact(setup.etp) * token);
+        let gathered: Bytes = whole_bytes(sent(setup, experts) * exact(setup.etp) * token);
         let gather = ring_all_gather(machine, &job.expert_tensor, gathered);
         time += 0.5 * (gather + reduce_scatter(machine, &job.expert_tensor, gathered));
     }

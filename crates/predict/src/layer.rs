@@ -3,13 +3,14 @@
 
 use cost_models::collective::{all_reduce, reduce_scatter, ring_all_gather, send};
 use cost_models::estimate::Estimate;
+use cost_models::quantity::whole_bytes;
 use cost_models::units::{Bytes, Seconds, exact};
 
 use crate::attention;
 use crate::experts;
 use crate::framework::Figure;
 use crate::model::Latent;
-use crate::pieces::{ELEMENT, Job, Way, whole};
+use crate::pieces::{ELEMENT, Job, Way};
 use crate::setup::{Learns, Recompute};
 
 /// Times of a part of a model, forward and backward, without waiting for the host.
@@ -198,7 +199,7 @@ pub fn embedding(job: &Job<'_>) -> Passes {
     let machine = &job.cluster.machine;
     let mut forward = Estimate::term("embedding", job.touch(4.0 * value));
     if job.setup.tp > 1 {
-        forward.add_term("tensor-parallel traffic", all_reduce(machine, &job.tensor, whole(value)));
+        forward.add_term("tensor-parallel traffic", all_reduce(machine, &job.tensor, whole_bytes(value)));
     }
     let mut weight = Estimate::new();
     if job.setup.learns == Learns::Everything {

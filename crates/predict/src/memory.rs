@@ -13,11 +13,12 @@
 //! `schedules.py`, for interleaved pipelines; Qi et al., ICLR 2024, for zero bubble.
 
 use ::schedule::held;
+use cost_models::quantity::whole_bytes;
 use cost_models::units::{Bytes, exact};
 
 use crate::attention;
 use crate::framework::Figure;
-use crate::pieces::{ELEMENT, Job, whole};
+use crate::pieces::{ELEMENT, Job};
 use crate::schedule::{self, real};
 use crate::setup::{Arithmetic, Attention, Learns, Recompute, Setup, Zero};
 
@@ -213,7 +214,7 @@ fn states(job: &Job<'_>, stage: usize) -> Held {
 /// A number of bytes in words.
 #[must_use]
 pub fn words(bytes: f64) -> String {
-    whole(bytes).to_string()
+    whole_bytes(bytes).to_string()
 }
 
 #[cfg(test)]

@@ -3,8 +3,9 @@
 use cost_models::compute::{MatrixProduct, Role, element_wise, matrix_product};
 use cost_models::estimate::Estimate;
 use cost_models::machine::Precision;
+use cost_models::quantity::whole_bytes;
 use cost_models::topology::Group;
-use cost_models::units::{Bytes, Flops, Seconds, exact};
+use cost_models::units::{Flops, Seconds, exact};
 
 use crate::cluster::{Cluster, ClusterError};
 use crate::framework::{Figure, Framework};
@@ -101,7 +102,7 @@ impl<'a> Job<'a> {
         if bytes <= 0.0 {
             return Seconds::ZERO;
         }
-        element_wise(&self.cluster.machine.device, whole(bytes), Flops(0.0))
+        element_wise(&self.cluster.machine.device, whole_bytes(bytes), Flops(0.0))
     }
 
     /// Time of `batch` products `[m, k]` by `[k, n]` in the setup's arithmetic, or of the gradient
@@ -144,20 +145,9 @@ impl<'a> Job<'a> {
         let mut product = MatrixProduct { role, ..MatrixProduct::forward(batch, sizes, precision) };
         if way == Way::Weight {
             // Added to what other micro-batches gave: read and written.
-            product.per_result = 2 * whole(self.gradient_bytes());
+            product.per_result = 2 * whole_bytes(self.gradient_bytes());
         }
         let time = matrix_product(&self.cluster.machine.device, &product);
         (1.0 / self.figure(Figure::ProductRate)) * time
     }
-}
-
-/// So many bytes, rounded up.
-#[expect(
-    clippy::cast_possible_truncation,
-    clippy::cast_sign_loss,
-    reason = "bytes are positive and below 2^63; casts of floats saturate"
-)]
-#[must_use]
-pub fn whole(bytes: f64) -> Bytes {
-    Bytes(bytes.ceil() as u64)
 }

@@ -6,12 +6,13 @@ use ::schedule::Kind;
 use cost_models::collective::{all_reduce, reduce_scatter, ring_all_gather};
 use cost_models::estimate::Estimate;
 use cost_models::machine::Machine;
+use cost_models::quantity::whole_bytes;
 use cost_models::topology::Group;
 use cost_models::units::{Bytes, Seconds, exact};
 
 use crate::framework::Figure;
 use crate::layer::{self, Passes, beyond};
-use crate::pieces::{ELEMENT, Job, whole};
+use crate::pieces::{ELEMENT, Job};
 use crate::schedule::{self, real};
 use crate::setup::{Learns, Recompute, Zero};
 
@@ -151,14 +152,18 @@ fn sharded(job: &Job<'_>, mut passes: Passes) -> Passes {
     let apart = job.figure(Figure::GatheredTensors);
     let moved = |bytes: f64, group: &Group, price: fn(&Machine, &Group, Bytes) -> Seconds| {
         let price = |size| price(machine, group, size);
-        if apart > 1.0 { apart * price(whole(bytes / apart)) } else { piecewise(whole(bytes), price) }
+        if apart > 1.0 {
+            apart * price(whole_bytes(bytes / apart))
+        } else {
+            piecewise(whole_bytes(bytes), price)
+        }
     };
     let all = |bytes: f64, price| {
         moved(bytes * weights, &group, price) + moved(bytes * experts, &job.expert_data, price)
     };
     let gather = all(exact(ELEMENT), ring_all_gather);
     let mut scatter = all(job.gradient_bytes(), reduce_scatter);
-    let gradients = whole(job.gradient_bytes() * weights);
+    let gradients = whole_bytes(job.gradient_bytes() * weights);
     if setup.zero == Zero::WeightsInNode {
         let share = Bytes(gradients.0 / group.size);
         let sum = |copies: Group| piecewise(share, |size| all_reduce(machine, &copies, size));
@@ -281,17 +286,18 @@ fn data_parallel(job: &Job<'_>, slowest: &StageTimes) -> Estimate {
     let hidden = if setup.dp_overlap { job.figure(Figure::DataHidden) } else { 0.0 };
     let backward = slowest.input.total() + slowest.weight.total();
     let reduce = match setup.zero {
-        Zero::Nothing => sum(&|group, count| all_reduce(machine, group, whole(bytes * count))),
-        _ => sum(&|group, count| reduce_scatter(machine, group, whole(bytes * count))),
+        Zero::Nothing => sum(&|group, count| all_reduce(machine, group, whole_bytes(bytes * count))),
+        _ => sum(&|group, count| reduce_scatter(machine, group, whole_bytes(bytes * count))),
     };
     time.add_term("gradient reduction", beyond(reduce, hidden * backward));
     if setup.zero != Zero::Nothing {
-        let gather = sum(&|group, count| ring_all_gather(machine, group, whole(exact(ELEMENT) * count)));
+        let gather =
+            sum(&|group, count| ring_all_gather(machine, group, whole_bytes(exact(ELEMENT) * count)));
         time.add_term("weight gathering", beyond(gather, hidden * slowest.forward.total()));
     }
     if setup.pp > 1 && setup.model.embedding == crate::model::Embedding::Tied {
         let table = bytes * setup.model.embedding_parameters() / exact(setup.tp);
-        time.add_term("gradient reduction", all_reduce(machine, &job.ends, whole(table)));
+        time.add_term("gradient reduction", all_reduce(machine, &job.ends, whole_bytes(table)));
     }
     time
 }

@@ -5,6 +5,7 @@ use std::path::Path;
 
 use cost_models::cluster::json as cluster_file;
 use cost_models::machine::{Machine, json as machine_file, shipped};
+use cost_models::quantity::whole_bytes;
 use cost_models::throughput::Throughput;
 use files::Failure;
 use files::readable;
@@ -12,7 +13,6 @@ use predict::config::{self, Config};
 use predict::framework::Framework;
 use predict::kinds::{Answer, Kind, answer, kinds};
 use predict::memory::{self, Held};
-use predict::pieces::whole;
 use predict::setup::Setup;
 use report::throughput;
 use serde_json::json;
@@ -82,7 +82,7 @@ fn said(setup: &Setup, kinds: &[Kind], answer: &Answer, assumed: &[(&str, &str)]
         "terms": terms.iter().map(|term| json!({ "name": term.name, "seconds": term.time.0 })).collect::<Vec<_>>(),
         "memory": memory.iter().map(|(kind, bytes)| json!({ "kind": kind, "bytes": bytes })).collect::<Vec<_>>(),
         "memory_bytes": held.total(),
-        "room_bytes": whole(*room).0,
+        "room_bytes": whole_bytes(*room).0,
         "fits": fits,
         "assumed": assumed.iter().map(|(key, taken)| ((*key).to_owned(), json!(taken))).collect::<serde_json::Map<_, _>>(),
     });
