@@ -35,8 +35,11 @@ pub(super) fn explain(arguments: &ExplainArguments, pipeline: &Pipeline) -> Resu
     let mut told = Told { pipeline, text: String::new() };
     told.header();
     told.time(&timeline);
-    let on = machine::priced_as(&pipeline.machine, arguments.machine.as_deref());
-    let throughput = throughput::of_pipeline(pipeline, pipeline.seconds(), on.ok().as_ref());
+    let on = match (machine::priced_as(&pipeline.machine, arguments.machine.as_deref()), &arguments.machine) {
+        (Err(failure), Some(_)) => return Err(failure),
+        (on, _) => on.ok(),
+    };
+    let throughput = throughput::of_pipeline(pipeline, pipeline.seconds(), on.as_ref());
     throughput::lines(throughput.as_ref(), 12).iter().for_each(|line| told.line(line));
     told.stages();
     told.memory();
