@@ -12,7 +12,7 @@ use plan::{Loss, NoDecay, Precision, Recipe, Recompute, Roles};
 use planner_ir::{Optimizer, Real};
 use serde_json::Value;
 
-use super::{Folder, works};
+use super::{Folder, fails, works};
 use crate::tidy::root;
 
 /// What a step of a configuration needs, found in its program.
@@ -135,6 +135,8 @@ fn all_commands_say_the_same_of_a_step_in_stages_or_not() {
         all.push(figures(&json(&planned), "seconds"));
         all.push(figures(&json(&["explain", &plan]), "seconds"));
         all.push(figures(&json(&["simulate", &plan]), "seconds"));
+        let others = fails(2, &["explain", &plan, "--machine", "cpu-4x"]);
+        assert!(others.contains("cpu-4x"), "{others}");
         for command in ["explain", "simulate"] {
             let text = works(&[command, &plan]);
             for word in [" tokens/s, ", " tokens/s/device", " TFLOP/s/device, MFU ", "(attention whole; "] {
