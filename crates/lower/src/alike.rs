@@ -47,6 +47,6 @@ pub fn alike(plan: &Plan) -> Result<Alike, LowerError> {
     let build = built(plan, &facts, &ends, 0)?;
     let axes = build.axes();
     let program =
-        events::ordered(overlap::placed(in_place::reduced(build.program), &Expected::of([plan])).program);
+        events::ordered(overlap::placed(in_place::reduced(build.program), &Expected::alone(plan)).program);
     Ok(Alike { program, mesh: plan.mesh.clone(), axes, sources: build.sources })
 }

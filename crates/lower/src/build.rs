@@ -40,7 +40,7 @@ pub fn footprint(plan: &Plan) -> Result<u64, LowerError> {
 /// The program of one rank, without events.
 pub(crate) fn placed(plan: &Plan, facts: &Facts, rank: u64) -> Result<Placed, LowerError> {
     let program = in_place::reduced(built(plan, facts, &Ends::default(), rank)?.program);
-    Ok(overlap::placed(program, &Expected::of([plan])))
+    Ok(overlap::placed(program, &Expected::alone(plan)))
 }
 
 /// The program of one rank, without places and events, with copies for what states become.

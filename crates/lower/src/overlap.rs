@@ -14,8 +14,8 @@
 //!
 //! Small exchanges of gradients and in the update are one (`bundles.rs`).
 //!
-//! All of that only where no more is held than in the order in which the program was built. What has to
-//! come before what stays so; sends, receives, messages and operations in time steps keep their order among
+//! All of that only where no more is held than in the order in which the program was built, or than the plan
+//! may hold where it counts on exchanges beside computing. What has to come before what stays so; sends, receives, messages and operations in time steps keep their order among
 //! themselves, and nothing leaves its part of a step. Every rank issues the same exchanges in the same
 //! order, for what decides it is the same on all.
 
@@ -54,8 +54,8 @@ pub(crate) struct Placed {
     pub(crate) lifetimes: Vec<Option<Lifetime>>,
 }
 
-/// The program with places for all its storages, its exchanges beside computing where that needs no more
-/// memory. Where nothing is known to take time, it stays as it is.
+/// The program with places for all its storages, its exchanges beside computing where there is memory for it.
+/// Where nothing is known to take time, it stays as it is.
 pub(crate) fn placed(program: Program, expected: &Expected) -> Placed {
     let seconds = expected.each(&program);
     let lives = lifetimes(&program);
@@ -64,7 +64,8 @@ pub(crate) fn placed(program: Program, expected: &Expected) -> Placed {
     if !exchanges || seconds.iter().all(|&it| it <= 0.0) {
         return first;
     }
-    let arena = i64::try_from(first.program.arena).unwrap_or(i64::MAX);
+    let arena = first.program.arena.max(expected.room.saturating_sub(first.program.resident));
+    let arena = i64::try_from(arena).unwrap_or(i64::MAX);
     let (bundled, taken) = bundles::bundled(first.program.clone(), &seconds);
     let found = if bundled.instructions.len() < first.program.instructions.len() {
         within(&bundled, &taken, arena).or_else(|| within(&first.program, &seconds, arena))

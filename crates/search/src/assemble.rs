@@ -61,8 +61,18 @@ pub(crate) struct Assembled {
     pub(crate) found: Vec<Arc<Ways>>,
 }
 
+impl Assembled {
+    /// Whether choices mean the same in both: operations and copies are chosen among the same.
+    pub(crate) fn chooses_as(&self, other: &Self) -> bool {
+        let copies = [(&self.rest, &other.rest), (&self.held, &other.held), (&self.given, &other.given)];
+        self.work == other.work
+            && self.delivered == other.delivered
+            && copies.into_iter().all(|(one, other)| one == other)
+    }
+}
+
 /// The node that chooses an operation's partition.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Done {
     pub(crate) node: usize,
     /// For each choice of the node, the partition: a number of the operation's choices.
@@ -208,16 +218,9 @@ impl Assembly<'_> {
         let groups = groups::groups(self.section, self.space, &self.assembled.seconds);
         let mut kept = Vec::new();
         for group in &groups {
-            let time = |choices: &Vec<usize>| {
-                let one = |(node, &choice): (&NodeId, &usize)| {
-                    let weight = self.weights.alone(Clock::of(graph.node(*node).phase));
-                    weight * (real(graph.runs(*node)) * self.assembled.seconds[node.0][choice])
-                };
-                group.nodes.iter().zip(choices).map(one).sum()
-            };
-            let times: Vec<f64> = group.choices.iter().map(time).collect();
-            let needed = self.needed(group, &times);
-            self.assembled.problem.times.push(needed.iter().map(|&it| times[it]).collect());
+            let needed = self.needed(group);
+            let times = needed.iter().map(|&it| self.group_time(group, it, &self.weights)).collect();
+            self.assembled.problem.times.push(times);
             for (place, node) in group.nodes.iter().enumerate() {
                 let choices = needed.iter().map(|&it| group.choices[it][place]).collect();
                 let done = Done { node: self.assembled.problem.times.len() - 1, choices };
@@ -226,6 +229,16 @@ impl Assembly<'_> {
             kept.push(needed);
         }
         self.leave_out(&groups, &kept);
+    }
+
+    /// What a choice of a group takes where seconds count so (seconds).
+    fn group_time(&self, group: &groups::Group, choice: usize, weights: &Weights) -> f64 {
+        let graph = &self.section.graph;
+        let one = |(node, &choice): (&NodeId, &usize)| {
+            let weight = weights.alone(Clock::of(graph.node(*node).phase));
+            weight * (real(graph.runs(*node)) * self.assembled.seconds[node.0][choice])
+        };
+        group.nodes.iter().zip(&group.choices[choice]).map(one).sum()
     }
 
     fn add_values(&mut self) {

@@ -15,6 +15,7 @@ mod line;
 mod mixed;
 mod feasible;
 mod floors;
+mod joints;
 mod multipliers;
 mod periodic;
 mod repair;
@@ -30,6 +31,7 @@ use crate::chain::{Chain, ChainChoices, ChainSolution, Flat, Goal, Prices, Relax
 use crate::ilp;
 use crate::problem::{Live, Place, Problem, Proof, SearchError, Solution, real, real_size};
 use floors::Floors;
+pub(crate) use joints::Joints;
 pub use trail::Trail;
 
 /// A relative gap that counts as none for the purpose of stopping; it is reported all the same.

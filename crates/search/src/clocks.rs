@@ -9,10 +9,15 @@
 //!
 //! For given `λ` the right side is a sum over choices, as it is minimised without clocks; so its least is a bound
 //! of the least `T`, and what has it is a plan. With `λ = 1` the plan is the best where nothing that may run
-//! beside computing takes longer than it. Where something does, `λ` of that clock is sought by halving, until
-//! bound and plan meet, or a fixed number of times.
+//! beside computing takes longer than it. Where something does, the next `λ` of both clocks is where the least
+//! mean of the plans found so far is highest (a linear program, Kelley's method of cutting planes), until bound and
+//! plan meet, no `λ` can have a higher bound, or a fixed number of times. What is left of the gap is closed by plans
+//! between two of those found (`planner/mixed.rs`).
 
+use good_lp::{Expression, ProblemVariables, Solution as _, SolverModel, Variable, constraint, variable};
 use plan::{Clock, Load, Plan, Proof};
+
+use crate::problem::real;
 
 /// A relative gap with which the search for weights is content.
 const SETTLED: f64 = 1e-3;
@@ -28,17 +33,26 @@ const MOST: usize = 6;
 pub(crate) struct Weights {
     alone: [f64; 2],
     beside: [f64; 2],
+    /// What a second of either costs the other, where one runs beside the other.
+    cost: Option<f64>,
 }
 
 impl Weights {
     /// Everything stands in the way.
-    pub(crate) const ONE: Self = Self { alone: [1.0; 2], beside: [1.0; 2] };
+    pub(crate) const ONE: Self = Self { alone: [1.0; 2], beside: [1.0; 2], cost: None };
 
     fn of(shares: [f64; 2], cost: f64) -> Self {
         Self {
             alone: shares.map(|share| share + (1.0 - share) * cost),
             beside: shares.map(|share| share * cost + (1.0 - share)),
+            cost: Some(cost),
         }
+    }
+
+    /// Weights of which all that the search may come to are means.
+    pub(crate) fn corners(&self) -> Vec<Self> {
+        let ends = [[1.0, 1.0], [1.0, 0.0], [0.0, 1.0], [0.0, 0.0]];
+        self.cost.map_or_else(|| vec![*self], |cost| ends.map(|shares| Self::of(shares, cost)).to_vec())
     }
 
     /// Of what stands in the way on a clock, or in the update.
@@ -55,16 +69,42 @@ impl Weights {
     pub(crate) fn least(&self) -> f64 {
         self.alone.into_iter().chain(self.beside).fold(1.0, f64::min)
     }
+
+    /// No less than any.
+    pub(crate) fn most(&self) -> f64 {
+        self.alone.into_iter().chain(self.beside).fold(0.0, f64::max)
+    }
+}
+
+/// What a plan takes: what is on each clock, all the times that its part of a step runs, and in all (seconds).
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Taken {
+    pub(crate) loads: [Load; 2],
+    pub(crate) seconds: f64,
+}
+
+impl Taken {
+    pub(crate) fn of(plan: &Plan) -> Self {
+        let runs = real(plan.graph.training.as_ref().map_or(1, |training| training.micro_batches));
+        let all =
+            |it: Load| Load { alone: runs * it.alone, ahead: runs * it.ahead, behind: runs * it.behind };
+        Self { loads: plan.loads().map(all), seconds: plan.seconds() }
+    }
+
+    /// The sums of each clock, what stands in the way first, and what is on none.
+    fn sums(&self, cost: f64) -> ([[f64; 2]; 2], f64) {
+        let sums = self.loads.map(|it| [it.alone + cost * it.beside(), it.beside() + cost * it.alone]);
+        (sums, self.seconds - sums.iter().map(|it| it[0].max(it[1])).sum::<f64>())
+    }
 }
 
 /// The weights that are tried one after another, and what came of them.
 #[derive(Clone, Debug)]
 pub(crate) struct Clocks {
     cost: Option<f64>,
-    /// For each clock, between which numbers `λ` is, and what it is.
-    between: [[f64; 2]; 2],
+    /// `λ` of each clock.
     share: [f64; 2],
-    tried: usize,
+    seen: Vec<Taken>,
     /// The least time of a plan, and the largest bound (seconds).
     time: f64,
     bound: f64,
@@ -74,7 +114,7 @@ impl Clocks {
     /// Clocks where a second of either costs the other so much; none where nothing runs beside anything.
     pub(crate) fn new(cost: Option<f64>) -> Self {
         let cost = cost.filter(|cost| *cost < 1.0);
-        Self { cost, between: [[0.0, 1.0]; 2], share: [1.0; 2], tried: 0, time: f64::INFINITY, bound: 0.0 }
+        Self { cost, share: [1.0; 2], seen: Vec::new(), time: f64::INFINITY, bound: 0.0 }
     }
 
     /// The weights to try.
@@ -82,26 +122,47 @@ impl Clocks {
         self.cost.map_or(Weights::ONE, |cost| Weights::of(self.share, cost))
     }
 
-    /// Whether others are worth trying after a plan with these loads and this time, and a bound (seconds).
-    pub(crate) fn go_on(&mut self, loads: [Load; 2], time: f64, bound: f64) -> bool {
-        (self.time, self.bound) = (self.time.min(time), self.bound.max(bound));
-        self.tried += 1;
-        if self.cost.is_none() || self.gap() <= SETTLED || self.tried == MOST {
+    /// Whether others are worth trying after a plan that takes this, and a bound (seconds).
+    pub(crate) fn go_on(&mut self, taken: Taken, bound: f64) -> bool {
+        (self.time, self.bound) = (self.time.min(taken.seconds), self.bound.max(bound));
+        self.seen.push(taken);
+        if self.is_settled() || self.seen.len() == MOST {
             return false;
         }
-        let mut moved = false;
-        for clock in Clock::ALL.map(|clock| clock as usize) {
-            let (longer, share) = (loads[clock].beside() > loads[clock].alone, self.share[clock]);
-            // One end is enough where what is longer is what counts there.
-            if (longer && share <= 0.0) || (!longer && share >= 1.0) {
-                continue;
+        let Some((share, highest)) = self.highest() else { return false };
+        self.share = share;
+        highest > self.bound * (1.0 + SETTLED)
+    }
+
+    /// A plan between those seen takes this long (seconds).
+    pub(crate) fn met(&mut self, seconds: f64) {
+        self.time = self.time.min(seconds);
+    }
+
+    /// Whether plan and bound meet, nearly.
+    pub(crate) fn is_settled(&self) -> bool {
+        self.cost.is_none() || self.gap() <= SETTLED
+    }
+
+    /// The shares by which the least of what the plans seen weigh is highest, and how much that is (seconds).
+    fn highest(&self) -> Option<([f64; 2], f64)> {
+        let cost = self.cost?;
+        let unit = self.time;
+        let mut variables = ProblemVariables::new();
+        let shares: [Variable; 2] = [0, 1].map(|_| variables.add(variable().min(0.0).max(1.0)));
+        let least = variables.add(variable().min(0.0));
+        let mut model = variables.maximise(least).using(crate::ilp::solver);
+        for taken in &self.seen {
+            let (sums, rest) = taken.sums(cost);
+            let mut weighs = Expression::from(rest / unit);
+            for (share, [alone, beside]) in shares.into_iter().zip(sums) {
+                weighs += beside / unit + (alone - beside) / unit * share;
             }
-            let between = &mut self.between[clock];
-            between[usize::from(longer)] = share;
-            self.share[clock] = if share >= 1.0 { 0.0 } else { 0.5 * (between[0] + between[1]) };
-            moved = true;
+            model = model.with(constraint!(least <= weighs));
         }
-        moved
+        let solution = model.solve().ok()?;
+        let share = shares.map(|it| solution.value(it).clamp(0.0, 1.0));
+        Some((share, solution.value(least) * unit))
     }
 
     /// By how much the least time of a plan is above the largest bound, relative to it.

@@ -3,27 +3,27 @@
 use std::borrow::Cow;
 use std::collections::BTreeSet;
 use std::fmt;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Mutex, MutexGuard, PoisonError};
 
-use plan::{Copy, Hidden, Holding, MachineName, ModelFile, Pin, Plan, SpaceSize};
+use plan::{Holding, MachineName, ModelFile, Pin, Plan};
 use planner_ir::{Graph, Layout, Mesh, Source, ValueId};
-use rayon::prelude::*;
-use rewrite::{Offer, Space, SpaceError, Spaces, Steps};
+use rewrite::{Offer, SpaceError, Steps};
 
-use crate::bound::{Solver, Trail};
-use crate::chain::{Chain, ChainSolution, Width};
-use crate::clocks::{Clocks, Weights};
-use crate::compose::{Composed, Part, compose, estimate, memory};
-use crate::derive::stand;
+use crate::bound::Trail;
+use crate::chain::Width;
+use crate::clocks::{Clocks, Taken};
+use crate::compose::memory;
 use crate::fixed::{Fixed, FixedError, apart, pins};
 use crate::live::Live;
-use crate::manner::save;
 use crate::offers::Offers;
-use crate::prepare::{Cut, Prepared, are_alike, chain, forbid};
+use crate::prepare::{Cut, are_alike};
 use crate::prices::Prices;
-use crate::problem::{Place, Proof, SearchError};
-use crate::room::{NoRoom, Tried, within};
-use crate::section::{Repetition, Section};
+use crate::problem::SearchError;
+use crate::section::Section;
+use weighed::{Asked, Weighed};
+
+mod mixed; // blocks of several plans in one
+mod weighed; // the plan of least time by weights
 
 /// What a plan is wanted for.
 #[derive(Clone, Copy)]
@@ -224,216 +224,34 @@ fn plan_in(
     };
     let numbers: Vec<usize> = (0..=others.len()).filter(is_new).collect();
     let spaces = trail(request).map(|it| it.spaces()).unwrap_or_default();
-    let weigh = |weights: Weights| {
-        weighed((request, pins), (&cuts, &numbers), derive, (offer, width), (&spaces, weights))
-    };
+    let asked =
+        Asked { request, pins, cuts: &cuts, numbers: &numbers, derive, offer, width, spaces: &spaces };
     let mut clocks = Clocks::new(request.prices.beside());
-    let Weighed { made: mut best, bound } = weigh(clocks.weights())?;
-    let mut go_on = clocks.go_on(best.0.loads(), best.0.seconds(), bound);
-    while go_on {
+    let mut weighed = Weighed::new(asked, clocks.weights())?;
+    let mut least = weighed.least()?;
+    let mut best = least.made.clone();
+    let mut seen = vec![least.made.clone()];
+    while clocks.go_on(Taken::of(&least.made.plan), least.bound) {
         // What fits by other weights is found, or is not needed.
-        let Ok(Weighed { made, bound }) = weigh(clocks.weights()) else { break };
-        go_on = clocks.go_on(made.0.loads(), made.0.seconds(), bound);
-        if made.0.seconds() < best.0.seconds() {
-            best = made;
+        let Ok(mut other) = Weighed::new(asked, clocks.weights()) else { break };
+        let Ok(found) = other.least() else { break };
+        if !other.is_alike(&weighed) {
+            seen.clear();
         }
+        (weighed, least) = (other, found);
+        if least.made.seconds() < best.seconds() {
+            best = least.made.clone();
+        }
+        seen.push(least.made.clone());
     }
-    best.0.proof = clocks.proof(&best.0);
-    Ok(best)
+    let mut best = mixed::between(&mut weighed, (&seen, best), &mut clocks)?;
+    best.plan.proof = clocks.proof(&best.plan);
+    Ok((best.plan, best.variants))
 }
 
 /// What searches before have seen, if the request is one of several.
 fn trail<'a>(request: &Request<'a>) -> Option<MutexGuard<'a, Trail>> {
     request.trail.map(|it| it.lock().unwrap_or_else(PoisonError::into_inner))
-}
-
-/// The plan of least time where seconds count as some weights say, and the variant of each block.
-struct Weighed {
-    made: (Plan, Vec<usize>),
-    /// No plan that fits takes less (seconds).
-    bound: f64,
-}
-
-fn weighed(
-    (request, pins): (&Request<'_>, &[Pin]),
-    (cuts, numbers): (&[Cut<'_>], &[usize]),
-    derive: Option<&Derive<'_>>,
-    (offer, width): (Offer, Width),
-    (spaces, weights): (&Spaces, Weights),
-) -> Result<Weighed, PlanError> {
-    let Request { mesh, prices, pinned, live, .. } = *request;
-    let prepare = |&number: &usize| {
-        Prepared::new(cuts[number], mesh, (prices, spaces, weights), (offer, live), (pinned, pins))
-    };
-    let programs: Vec<Result<Prepared<'_>, PlanError>> = numbers.par_iter().map(prepare).collect();
-    let mut programs: Vec<Prepared<'_>> = programs.into_iter().collect::<Result<_, _>>()?;
-    forbid(&mut programs, mesh, pins).map_err(PlanError::Fixed)?;
-    let chain = Arc::new(chain(&programs));
-    let known = trail(request).map(|mut it| std::mem::take(&mut *it)).unwrap_or_default();
-    let mut solver = Solver::new(&chain, known, width);
-    let mut lower_bound = None;
-    // The fastest that fits with one slot where two are too many.
-    let mut saving: Option<(Plan, Vec<usize>)> = None;
-    let made = within(request.capacity, |given| {
-        let solution = solver.solve(given).map_err(PlanError::Search)?;
-        let blocks = blocks(&chain, &solution);
-        let variants: Vec<usize> = blocks.iter().map(|block| numbers[block.variant]).collect();
-        let derived = derive.map(|derive| derive(&variants));
-        let composed = composed(request, &programs, &blocks, derived.as_ref())?;
-        let graph = derived.as_ref().map_or(request.graph, |derived| &derived.graph);
-        // The bound of the first solution holds for all: nothing that fits was left out of it.
-        let proof = lower_bound.map_or(solution.proof, |lower_bound| Proof::Gap { lower_bound });
-        lower_bound = lower_bound.or(Some(match solution.proof {
-            Proof::Optimal => solution.time,
-            Proof::Gap { lower_bound } => lower_bound,
-        }));
-        let in_place = composed.in_place.clone();
-        let mut plan = finish((request, pins), graph, composed, proof, size(&programs));
-        let held = held_by(request, &mut plan)?;
-        if held > request.capacity && in_place.iter().any(Option::is_some) {
-            let mut other = plan.clone();
-            save(&mut other, &in_place, held - request.capacity);
-            other.estimate = estimate(&other, request.prices);
-            other.hidden = other.hidden_at(request.prices.beside());
-            other.memory = memory(&other, request.live);
-            // What was proved is said of two slots.
-            other.proof = plan::Proof::Gap { lower_bound: lower_bound.unwrap_or(0.0) };
-            let fits = held_by(request, &mut other)? <= request.capacity;
-            let faster = saving.as_ref().is_none_or(|(it, _)| other.seconds() < it.seconds());
-            saving = if fits && faster { Some((other, variants.clone())) } else { saving.take() };
-        }
-        // Copies and values on their way come on top of what the problem counts.
-        let counted = chain.usage(&solution.choices).peak();
-        Ok(Tried { made: (plan, variants), counted, held })
-    });
-    if let Some(mut trail) = trail(request) {
-        *trail = solver.into_trail();
-    }
-    let made = match (made, saving) {
-        (Ok(two), Some(one)) if two.0.seconds() <= one.0.seconds() => Ok(two),
-        (Ok(_) | Err(NoRoom::Nearest(_)), Some(one)) => Ok(one),
-        (made, _) => made,
-    };
-    let made = made.map(|made| Weighed { made, bound: lower_bound.unwrap_or(0.0) });
-    made.map_err(|error| match error {
-        NoRoom::Refused(error) => error,
-        NoRoom::Nearest(found) => PlanError::Search(SearchError::NothingFound {
-            place: Place { segment: 0, window: 0 },
-            found,
-            capacity: request.capacity,
-        }),
-    })
-}
-
-/// All that a plan holds (bytes), which it then says.
-fn held_by(request: &Request<'_>, plan: &mut Plan) -> Result<u64, PlanError> {
-    plan.memory = (request.memory)(plan).map_err(PlanError::Memory)?;
-    Ok(plan.memory.iter().map(|it| it.bytes).sum())
-}
-
-/// A block of the chain as it was chosen.
-struct Block {
-    /// Where it stands: the section, and the repetition.
-    place: (usize, usize),
-    variant: usize,
-    choices: Vec<usize>,
-}
-
-fn blocks(chain: &Chain, solution: &ChainSolution) -> Vec<Block> {
-    let mut blocks = Vec::new();
-    for (section, (segment, chosen)) in chain.segments.iter().zip(&solution.choices.blocks).enumerate() {
-        for (repetition, choices) in chosen.iter().enumerate() {
-            let (variant, choices) = segment.variant(choices);
-            blocks.push(Block { place: (section, repetition), variant, choices });
-        }
-    }
-    blocks
-}
-
-/// The blocks written as one program: the one derived for them, or the only one there is.
-fn composed(
-    request: &Request<'_>,
-    programs: &[Prepared<'_>],
-    blocks: &[Block],
-    derived: Option<&Derived>,
-) -> Result<Composed, PlanError> {
-    let section = |block: &Block| &programs[block.variant].cut.sections[block.place.0];
-    let stands: Option<Vec<Repetition>> = match derived {
-        Some(derived) => {
-            let sections: Vec<&Section> = blocks.iter().map(section).collect();
-            Some(stand(&derived.graph, &derived.homes, &sections).map_err(PlanError::Derived)?)
-        }
-        None => None,
-    };
-    let mut parts = Vec::new();
-    for (index, block) in blocks.iter().enumerate() {
-        let (number, repetition) = block.place;
-        let (program, section) = (&programs[block.variant], section(block));
-        let repetition = match &stands {
-            Some(stands) => &stands[index],
-            None => &section.repetitions[repetition],
-        };
-        let (space, assembled) = (&program.spaces[number], &program.assembled[number]);
-        parts.push(Part { section, repetition, space, assembled, choices: &block.choices });
-    }
-    let graph = derived.map_or(request.graph, |derived| &derived.graph);
-    Ok(compose(graph, &parts, request.mesh, request.prices))
-}
-
-fn finish(
-    (request, pins): (&Request<'_>, &[Pin]),
-    graph: &Graph,
-    composed: Composed,
-    proof: Proof,
-    space: SpaceSize,
-) -> Plan {
-    let outputs = graph.outputs.iter();
-    let outputs = outputs.map(|output| composed.returned[output.value.0].unwrap_or(Copy::Made)).collect();
-    let mut plan = Plan {
-        model: request.model.clone(),
-        machine: request.machine.clone(),
-        mesh: request.mesh.clone(),
-        graph: graph.clone(),
-        layouts: composed.layouts,
-        assignments: composed.assignments,
-        transfers: composed.transfers,
-        outputs,
-        carried: composed.carried,
-        recipe: None,
-        pins: pins.to_vec(),
-        controls: Vec::new(),
-        estimate: Vec::new(),
-        hidden: Hidden::default(),
-        memory: Vec::new(),
-        capacity: request.capacity,
-        proof: match proof {
-            Proof::Optimal => plan::Proof::Optimal,
-            Proof::Gap { lower_bound } => plan::Proof::Gap { lower_bound },
-        },
-        space,
-    };
-    plan.estimate = estimate(&plan, request.prices);
-    plan.hidden = plan.hidden_at(request.prices.beside());
-    plan.memory = memory(&plan, request.live);
-    plan
-}
-
-fn size(programs: &[Prepared<'_>]) -> SpaceSize {
-    let spaces = || programs.iter().flat_map(|program| &program.spaces);
-    let total = |count: &dyn Fn(&Space) -> usize| -> u64 {
-        spaces().map(|space| u64::try_from(count(space)).unwrap_or(u64::MAX)).sum()
-    };
-    let sections = programs.first().map_or(&[][..], |first| first.cut.sections);
-    let blocks: usize = sections.iter().map(|section| section.repetitions.len()).sum();
-    SpaceSize {
-        unique_blocks: u64::try_from(sections.len()).unwrap_or(u64::MAX),
-        blocks: u64::try_from(blocks).unwrap_or(u64::MAX),
-        nodes: total(&|space| space.statistics.nodes),
-        classes: total(&|space| space.statistics.classes),
-        saturated: spaces().all(|space| space.statistics.saturated),
-        left_out: vec![],
-        choices: total(&|space| space.choices.iter().map(Vec::len).sum()),
-    }
 }
 
 #[cfg(test)]

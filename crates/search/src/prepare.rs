@@ -75,6 +75,12 @@ impl<'a> Prepared<'a> {
         Ok(Self { cut, spaces, assembled, fixed })
     }
 
+    /// Whether choices mean the same in both: operations and copies are chosen among the same.
+    pub(crate) fn chooses_as(&self, other: &Self) -> bool {
+        self.assembled.len() == other.assembled.len()
+            && self.assembled.iter().zip(&other.assembled).all(|(one, other)| one.chooses_as(other))
+    }
+
     /// The problem of a section, and its boundary; what it knows of shared values is added.
     fn segment(&self, index: usize, globals: &mut Vec<Option<Global>>) -> Segment {
         let (section, assembled) = (&self.cut.sections[index], &self.assembled[index]);

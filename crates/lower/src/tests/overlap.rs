@@ -1,6 +1,6 @@
 //! Exchanges beside computing: orders of programs whose plans say what operations and moves take.
 
-use plan::{Assignment, Plan};
+use plan::{Assignment, Hidden, Plan};
 use planner_ir::{Mesh, Op, Partition, Phase, Reduction, Unary};
 
 use super::regression::{Parallel, Regression};
@@ -86,6 +86,43 @@ fn by_any_prices_programs_are_right_and_hold_no_more() {
     assert!(bundled > 100, "{bundled} programs have exchanges that are one");
 }
 
+/// The plan with exchanges beside computing that it counts on, and so much memory (bytes).
+fn roomy(plan: Plan, capacity: u64) -> Plan {
+    Plan { hidden: Hidden { forward: 1.0, backward: 1.0 }, capacity, ..plan }
+}
+
+/// Where a plan counts on exchanges beside computing, they may go ahead as far as there is memory: programs are
+/// right, and hold no more than the plan may.
+#[test]
+fn exchanges_go_ahead_as_far_as_there_is_memory() {
+    let (mut larger, mut moved) = (0, 0);
+    for parallel in Parallel::ALL {
+        let extents = [8, 16, 8, 16];
+        let plan = Regression { extents, ..Regression::new(parallel, 4, 2) }.sketch().plan;
+        for seed in 0..20 {
+            let plan = priced(&plan, numbers(seed), numbers(seed + 77));
+            let narrow = lower(&plan).unwrap();
+            let least = narrow[0].resident + narrow[0].arena;
+            for more in [0, 64, 256, 4096] {
+                let plan = roomy(plan.clone(), least + more);
+                let programs = lower(&plan).unwrap();
+                assert_eq!(verify(&programs), Ok(()), "{parallel:?} {seed}\n{}", programs[0]);
+                for (program, narrow) in programs.iter().zip(&narrow) {
+                    assert_eq!(program.resident, narrow.resident);
+                    // What a program without other orders takes is taken in any case.
+                    let built = lower(&priced(&plan, || 0.0, || 0.0)).unwrap()[0].arena;
+                    assert!(program.arena <= built.max(narrow.arena + more), "{parallel:?} {seed} {more}");
+                    assert_eq!(sorted(program), sorted(narrow), "{parallel:?} {seed} {more}");
+                    larger += usize::from(program.arena > built);
+                    moved += usize::from(places(program) != places(narrow));
+                }
+                assert_eq!(footprint(&plan).unwrap(), programs[0].resident + programs[0].arena);
+            }
+        }
+    }
+    assert!(larger > 50 && moved > 100, "{larger} programs hold more, {moved} are in another order");
+}
+
 /// Products one after another, whose weights of these extents lie split and are gathered.
 fn gathered(widths: &[u64]) -> Sketch {
     let mesh = Mesh::of_sizes(&[2]);
@@ -130,7 +167,18 @@ fn gathers_go_ahead_within_what_is_held() {
     assert!(programs[0].arena <= before[0].arena);
     // Where all are as large, there is never room.
     let plan = gathered(&[16; 5]).plan;
-    assert_eq!(shown(&lower(&priced(&plan, || 4.0, || 2.0)).unwrap()[0]), "g1 p1 g2 p2 g3 p3 g4 p4");
+    let plan = priced(&plan, || 4.0, || 2.0);
+    let programs = lower(&plan).unwrap();
+    assert_eq!(shown(&programs[0]), "g1 p1 g2 p2 g3 p3 g4 p4");
+    // Unless there is more memory than that, and the plan counts on it.
+    let held = programs[0].resident + programs[0].arena;
+    let ahead = |capacity| shown(&lower(&roomy(plan.clone(), capacity)).unwrap()[0]);
+    assert_eq!(ahead(held), "g1 p1 g2 p2 g3 p3 g4 p4");
+    assert_eq!(ahead(held + 1024), "g1 g2 p1 g3 p2 g4 p3 p4");
+    assert_eq!(
+        shown(&lower(&Plan { capacity: held + 1024, ..plan.clone() }).unwrap()[0]),
+        shown(&programs[0])
+    );
 }
 
 /// A plan that does not say what anything takes has programs in the order in which they are built.

@@ -6,26 +6,36 @@
 //! It may still hold less, so what is said of a search under a memory bound is said of the
 //! partitions that are left.
 
-use planner_ir::NodeId;
+use plan::{Clock, beside};
+use planner_ir::{Node, NodeId, ValueId};
 
 use super::Assembly;
 use super::groups::Group;
+use crate::clocks::Weights;
 
 impl Assembly<'_> {
-    /// The choices of a group that are needed, given their times (seconds), in order.
-    pub(super) fn needed(&self, group: &Group, times: &[f64]) -> Vec<usize> {
+    /// The choices of a group that are needed, in order: whatever seconds count.
+    pub(super) fn needed(&self, group: &Group) -> Vec<usize> {
+        let corners = self.weights.corners();
+        let time = |weights: &Weights| -> Vec<f64> {
+            (0..group.choices.len()).map(|choice| self.group_time(group, choice, weights)).collect()
+        };
+        let times: Vec<Vec<f64>> = corners.iter().map(time).collect();
         let timed = |&choice: &usize| {
             let nodes = group.nodes.iter().zip(&group.choices[choice]);
             nodes.into_iter().any(|(node, &it)| self.space.choices[node.0][it].partition.steps > 1)
         };
         // What takes forever is no choice, unless there is no other.
-        let possible = |choice: &usize| times[*choice] < f64::INFINITY;
-        let any = (0..times.len()).any(|choice| possible(&choice));
-        let all = (0..times.len()).filter(|choice| !any || possible(choice));
+        let possible = |choice: &usize| times[0][*choice] < f64::INFINITY;
+        let any = (0..group.choices.len()).any(|choice| possible(&choice));
+        let all = (0..group.choices.len()).filter(|choice| !any || possible(choice));
         let (mut candidates, mut kept): (Vec<usize>, Vec<usize>) = all.partition(timed);
-        candidates.sort_by(|&a, &b| times[a].total_cmp(&times[b]).then(a.cmp(&b)));
+        candidates.sort_by(|&a, &b| times[0][a].total_cmp(&times[0][b]).then(a.cmp(&b)));
         for choice in candidates {
-            let replaces = |&by: &usize| self.replaced(group, choice, by, times[choice] - times[by]);
+            let replaces = |&by: &usize| {
+                let mut corners = corners.iter().zip(&times);
+                corners.all(|(at, times)| self.replaced(group, (choice, by), (times[choice] - times[by], at)))
+            };
             if !kept.iter().any(replaces) {
                 kept.push(choice);
             }
@@ -58,33 +68,39 @@ impl Assembly<'_> {
         }
     }
 
-    /// Whether one choice of a group can stand for another with moves that take no more than this
-    /// (seconds).
-    fn replaced(&self, group: &Group, choice: usize, by: usize, spare: f64) -> bool {
-        let mut left = spare;
+    /// Whether one choice of a group can stand for another with moves that take no more than what it
+    /// takes less (seconds).
+    fn replaced(&self, group: &Group, (choice, by): (usize, usize), (less, at): (f64, &Weights)) -> bool {
+        let mut left = less;
         let pairs = group.choices[choice].iter().zip(&group.choices[by]);
         for (&node, (&choice, &by)) in group.nodes.iter().zip(pairs) {
             if left < 0.0 {
                 return false;
             }
-            left -= self.moved(node, choice, by);
+            left -= self.moved(node, (choice, by), at);
         }
         left >= 0.0
     }
 
-    /// What moves take if one choice of an operation stands for another (seconds).
-    fn moved(&self, node: NodeId, choice: usize, by: usize) -> f64 {
+    /// What moves take at most if one choice of an operation stands for another (seconds).
+    fn moved(&self, node: NodeId, (choice, by): (usize, usize), at: &Weights) -> f64 {
         let graph = &self.section.graph;
         let choices = &self.space.choices[node.0];
         let (own, other) = (&choices[choice], &choices[by]);
-        let node_ = graph.node(node);
-        let way = |value: planner_ir::ValueId, from: usize, to: usize| {
+        let Node { operands, results, phase, .. } = graph.node(node);
+        let way = |value: ValueId, from: usize, to: usize| {
             self.assembled.found[self.assembled.ways[value.0]].time(from, to)
         };
-        let operands = node_.operands.iter().zip(own.operands.iter().zip(&other.operands));
-        let taken: f64 = operands.map(|(&value, (&from, &to))| way(value, from, to)).sum();
-        let results = node_.results.iter().zip(own.results.iter().zip(&other.results));
-        let given: f64 = results.map(|(&value, (&to, &from))| way(value, from, to)).sum();
-        super::scaled(taken + given, graph.runs(node))
+        let taken = |(&value, (&from, &to)): (&ValueId, (&usize, &usize))| {
+            let beside = beside(graph, value, self.space.prepared[value.0], *phase);
+            let clock = Clock::of(*phase);
+            let counts = clock.filter(|_| beside.is_some()).map_or(at.alone(clock), |it| at.beside(it));
+            counts.max(at.alone(clock)) * way(value, from, to)
+        };
+        let taken: f64 = operands.iter().zip(own.operands.iter().zip(&other.operands)).map(taken).sum();
+        // What uses results is not looked for.
+        let given = results.iter().zip(own.results.iter().zip(&other.results));
+        let given: f64 = given.map(|(&value, (&to, &from))| way(value, from, to)).sum();
+        super::scaled(taken + at.most() * given, graph.runs(node))
     }
 }

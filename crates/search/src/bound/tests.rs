@@ -395,3 +395,76 @@ fn a_prepared_chain_answers_as_a_fresh_one() {
     }
     assert!(found > 20 && refused > 30, "{found} found, {refused} refused");
 }
+
+/// Of blocks that were chosen at random, one that begins in another state than the one before ends in is the best
+/// that leads from there to where the next one begins; the others stay.
+#[test]
+fn blocks_are_joined_by_the_best_that_lead_from_one_to_the_other() {
+    let (mut joined, mut replaced, mut impossible) = (0, 0, 0);
+    for seed in 0..600 {
+        let mut dice = Dice(seed);
+        let chain = random_chain(&mut dice);
+        let mut globals = Vec::new();
+        for global in &chain.globals {
+            globals.push(dice.index(global.times.len()));
+        }
+        let mut block = |segment: &Segment| {
+            let mut choices: Vec<usize> =
+                segment.problem.times.iter().map(|it| dice.index(it.len())).collect();
+            segment.shared.iter().for_each(|it| choices[it.node] = globals[it.global]);
+            choices
+        };
+        let blocks = chain.segments.iter().map(|it| (0..it.count).map(|_| block(it)).collect()).collect();
+        let choices = ChainChoices { globals: globals.clone(), blocks };
+        let chain = Arc::new(chain);
+        let width = [Width::Narrow, Width::Any(0.0)][dice.index(2)];
+        let solver = Solver::new(&chain, Trail::default(), width);
+        let Some(found) = solver.joints().unwrap().joined(choices.clone()).unwrap() else {
+            impossible += 1;
+            continue;
+        };
+        joined += 1;
+        assert!(chain.time(&found) < f64::INFINITY, "seed {seed}");
+        let all = |choices: &ChainChoices| -> Vec<(usize, Vec<usize>)> {
+            let blocks = choices.blocks.iter().enumerate();
+            blocks.flat_map(|(at, blocks)| blocks.iter().map(move |it| (at, it.clone()))).collect()
+        };
+        let (before, after) = (all(&choices), all(&found));
+        let states =
+            |block: &[usize], nodes: &[usize]| -> Vec<usize> { nodes.iter().map(|&it| block[it]).collect() };
+        for number in 0..after.len() {
+            let segment = &chain.segments[after[number].0];
+            let (own, now) = (&before[number].1, &after[number].1);
+            let entry = states(own, &segment.entry);
+            let stays = number == 0 || {
+                let (at, block) = &after[number - 1];
+                states(block, &chain.segments[*at].exit) == entry
+            };
+            if stays {
+                assert_eq!(own, now, "seed {seed}");
+                continue;
+            }
+            replaced += 1;
+            let exit = match before.get(number + 1) {
+                Some((at, block)) => states(block, &chain.segments[*at].entry),
+                None => states(own, &segment.exit),
+            };
+            assert_eq!(states(now, &segment.exit), exit, "seed {seed}");
+            let mut least = f64::INFINITY;
+            let domains = segment.problem.domains();
+            let mut it = vec![0; domains.len()];
+            loop {
+                let same = |nodes: &[usize]| states(&it, nodes) == states(now, nodes);
+                let agrees = segment.shared.iter().all(|shared| it[shared.node] == globals[shared.global]);
+                if same(&segment.entry) && same(&segment.exit) && agrees {
+                    least = least.min(segment.problem.time(&it));
+                }
+                if !planner_ir::advance(&mut it, &domains) {
+                    break;
+                }
+            }
+            assert!(close(segment.problem.time(now), least), "seed {seed}");
+        }
+    }
+    assert!(joined > 200 && replaced > 50 && impossible > 20, "{joined} {replaced} {impossible}");
+}

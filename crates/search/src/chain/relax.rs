@@ -199,12 +199,12 @@ impl Relaxation {
         };
         let segment = &self.chain.segments[segment];
         let domain = |&node: &usize| segment.problem.times[node].len();
-        let number = |state: &[usize]| {
-            let domains = segment.entry.iter().map(domain);
+        let number = |nodes: &[usize], state: &[usize]| {
+            let domains = nodes.iter().map(domain);
             domains.zip(state).fold(0, |number, (domain, it)| number * domain + it)
         };
         let between = |[first, last]: &[&[usize]; 2]| {
-            let states = [number(first), number(last)];
+            let states = [number(&segment.entry, first), number(&segment.exit, last)];
             while block.ask(ready, row, &states) != Asked::Nothing {}
             let blocks = ready.recover(segment, &block, row, &states);
             blocks.into_iter().next().filter(|block| segment.problem.time(block) < f64::INFINITY)

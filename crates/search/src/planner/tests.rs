@@ -218,31 +218,21 @@ fn what_is_counted_is_nearly_all_that_a_plan_holds() {
             memory: &crate::counted,
         };
         let total = |memory: &[plan::Holding]| memory.iter().map(|it| it.bytes).sum::<u64>();
-        let cut = Cut { graph: &blocks.graph, sections: &sections };
+        let cuts = [Cut { graph: &blocks.graph, sections: &sections }];
         let offer = rewrite::Offer { steps: rewrite::Steps::Offered, ..Default::default() };
-        let program = Prepared::new(
-            cut,
-            &mesh_,
-            (&prices, &rewrite::Spaces::default(), crate::clocks::Weights::ONE),
-            (offer, crate::Live::ONE),
-            (None, &[]),
-        )
-        .expect("has a space");
-        let chain = chain(std::slice::from_ref(&program));
         let roomy = plan(&request(1 << 40)).expect("fits");
         for part in [100, 75, 50] {
             let capacity = total(&roomy.memory) / 100 * part;
-            plan::check(&plan(&request(capacity)).expect("fits")).expect("obeys the rules");
-            let found = crate::bound::solve_chain(&chain, capacity).expect("fits");
-            let blocks = super::blocks(&chain, &found);
-            let written = composed(&request(capacity), std::slice::from_ref(&program), &blocks, None);
-            let written = finish(
-                (&request(capacity), &[]),
-                &roomy.graph,
-                written.expect("is composed"),
-                Proof::Optimal,
-                roomy.space.clone(),
-            );
+            let request = request(capacity);
+            plan::check(&plan(&request).expect("fits")).expect("obeys the rules");
+            let spaces = &rewrite::Spaces::default();
+            let (request, numbers, width) = (&request, &[0], Width::ANY);
+            let asked =
+                Asked { request, pins: &[], cuts: &cuts, numbers, derive: None, offer, width, spaces };
+            let weighed = Weighed::new(asked, crate::clocks::Weights::ONE).expect("has a space");
+            let chain = &weighed.chain;
+            let found = crate::bound::solve_chain(chain, capacity).expect("fits");
+            let written = weighed.written(&found.choices).expect("is composed").plan;
             // Nothing counts less in the chain because it is hidden.
             let seconds = written.seconds() + written.hidden_seconds();
             assert!((seconds - found.time).abs() < 1e-9 * found.time, "{mesh}, {part} %: times");

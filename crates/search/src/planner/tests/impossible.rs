@@ -21,7 +21,7 @@ fn times(allows: &(dyn Fn(&Work<'_>) -> bool + Sync)) -> Vec<f64> {
     let cut = Cut { graph: &blocks.graph, sections: &sections };
     let offer = rewrite::Offer { steps: rewrite::Steps::Offered, ..Default::default() };
     let known = (&prices as &dyn Prices, &rewrite::Spaces::default(), crate::clocks::Weights::ONE);
-    let program = Prepared::new(cut, &mesh, known, (offer, crate::Live::ONE), (None, &[]));
+    let program = crate::prepare::Prepared::new(cut, &mesh, known, (offer, crate::Live::ONE), (None, &[]));
     let assembled = &program.expect("has a space").assembled[0];
     let work = assembled.work.iter().flatten();
     work.flat_map(|it| assembled.problem.times[it.node].clone()).collect()

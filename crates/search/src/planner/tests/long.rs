@@ -31,8 +31,13 @@ fn problem(graph: &Graph) -> Problem {
     let prices = MachinePrices::new(&machine, &mesh).expect("suits");
     let cut = Cut { graph, sections: &sections };
     let known = (&prices as &dyn Prices, &rewrite::Spaces::default(), crate::clocks::Weights::ONE);
-    let prepared =
-        Prepared::new(cut, &mesh, known, (rewrite::Offer::default(), crate::Live::ONE), (None, &[]));
+    let prepared = crate::prepare::Prepared::new(
+        cut,
+        &mesh,
+        known,
+        (rewrite::Offer::default(), crate::Live::ONE),
+        (None, &[]),
+    );
     let prepared = prepared.unwrap_or_else(|error| panic!("{error}"));
     prepared.assembled[0].problem.clone()
 }

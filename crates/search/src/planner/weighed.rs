@@ -1,0 +1,273 @@
+//! The plan of least time where seconds count as weights say, and choices written as plans.
+
+use std::sync::Arc;
+
+use plan::{Copy, Hidden, Pin, Plan, SpaceSize};
+use rayon::prelude::*;
+use rewrite::{Offer, Space, Spaces};
+
+use super::{Derive, Derived, PlanError, Request, trail};
+use crate::bound::{Joints, Solver};
+use crate::chain::{Chain, ChainChoices, Width};
+use crate::clocks::Weights;
+use crate::compose::{Composed, Part, compose, estimate, memory};
+use crate::derive::stand;
+use crate::manner::{InPlace, save};
+use crate::prepare::{Cut, Prepared, chain, forbid};
+use crate::problem::{Place, Proof, SearchError};
+use crate::room::{NoRoom, Tried, within};
+use crate::section::{Repetition, Section};
+
+/// What is asked for, whatever seconds count.
+#[derive(Clone, Copy)]
+pub(super) struct Asked<'a> {
+    pub(super) request: &'a Request<'a>,
+    pub(super) pins: &'a [Pin],
+    pub(super) cuts: &'a [Cut<'a>],
+    /// The cuts that blocks may be of.
+    pub(super) numbers: &'a [usize],
+    pub(super) derive: Option<&'a Derive<'a>>,
+    pub(super) offer: Offer,
+    pub(super) width: Width,
+    pub(super) spaces: &'a Spaces,
+}
+
+/// Sections whose seconds count as weights say.
+pub(super) struct Weighed<'a> {
+    asked: Asked<'a>,
+    programs: Vec<Prepared<'a>>,
+    pub(super) chain: Arc<Chain>,
+    /// How blocks of different choices are joined; nothing before anything was found.
+    pub(super) joints: Option<Joints>,
+}
+
+/// A plan, and what was chosen.
+#[derive(Clone)]
+pub(super) struct Made {
+    pub(super) plan: Plan,
+    /// The variant of each block.
+    pub(super) variants: Vec<usize>,
+    pub(super) choices: ChainChoices,
+    /// For each operation, how it would be done with one slot for what rotates, if it can be.
+    in_place: Vec<Option<InPlace>>,
+}
+
+/// The plan of least time by weights.
+pub(super) struct Least {
+    pub(super) made: Made,
+    /// No plan that fits takes less (seconds).
+    pub(super) bound: f64,
+}
+
+/// What a plan holds: with two slots for what rotates, and where that is too much, the same with one where it
+/// fits.
+struct Held {
+    made: Made,
+    bytes: u64,
+    saved: Option<Made>,
+}
+
+impl Made {
+    pub(super) fn seconds(&self) -> f64 {
+        self.plan.seconds()
+    }
+}
+
+impl<'a> Weighed<'a> {
+    pub(super) fn new(asked: Asked<'a>, weights: Weights) -> Result<Self, PlanError> {
+        let Asked { request, pins, cuts, numbers, offer, spaces, .. } = asked;
+        let Request { mesh, prices, pinned, live, .. } = *request;
+        let prepare = |&number: &usize| {
+            Prepared::new(cuts[number], mesh, (prices, spaces, weights), (offer, live), (pinned, pins))
+        };
+        let programs: Vec<Result<Prepared<'_>, PlanError>> = numbers.par_iter().map(prepare).collect();
+        let mut programs: Vec<Prepared<'_>> = programs.into_iter().collect::<Result<_, _>>()?;
+        forbid(&mut programs, mesh, pins).map_err(PlanError::Fixed)?;
+        let chain = Arc::new(chain(&programs));
+        Ok(Self { asked, programs, chain, joints: None })
+    }
+
+    /// Whether choices mean the same here and there.
+    pub(super) fn is_alike(&self, other: &Self) -> bool {
+        self.programs.len() == other.programs.len()
+            && self.programs.iter().zip(&other.programs).all(|(one, other)| one.chooses_as(other))
+    }
+
+    /// The plan of least time that fits.
+    pub(super) fn least(&mut self) -> Result<Least, PlanError> {
+        let Asked { request, width, .. } = self.asked;
+        let known = trail(request).map(|mut it| std::mem::take(&mut *it)).unwrap_or_default();
+        let mut solver = Solver::new(&self.chain, known, width);
+        let mut lower_bound = None;
+        // The fastest that fits with one slot where two are too many.
+        let mut saving: Option<Made> = None;
+        let made = within(request.capacity, |given| {
+            let solution = solver.solve(given).map_err(PlanError::Search)?;
+            // The bound of the first solution holds for all: nothing that fits was left out of it.
+            let proof = lower_bound.map_or(solution.proof, |lower_bound| Proof::Gap { lower_bound });
+            let bound = *lower_bound.get_or_insert(match solution.proof {
+                Proof::Optimal => solution.time,
+                Proof::Gap { lower_bound } => lower_bound,
+            });
+            let mut made = self.written(&solution.choices)?;
+            made.plan.proof = match proof {
+                Proof::Optimal => plan::Proof::Optimal,
+                Proof::Gap { lower_bound } => plan::Proof::Gap { lower_bound },
+            };
+            let Held { made, bytes: held, mut saved } = self.held(made)?;
+            // What was proved is said of two slots.
+            saved.iter_mut().for_each(|it| it.plan.proof = plan::Proof::Gap { lower_bound: bound });
+            if saved.as_ref().is_some_and(|it| saving.as_ref().is_none_or(|at| it.seconds() < at.seconds())) {
+                saving = saved;
+            }
+            // Copies and values on their way come on top of what the problem counts.
+            let counted = self.chain.usage(&solution.choices).peak();
+            Ok(Tried { made, counted, held })
+        });
+        self.joints = solver.joints();
+        if let Some(mut trail) = trail(request) {
+            *trail = solver.into_trail();
+        }
+        let made = match (made, saving) {
+            (Ok(two), Some(one)) if two.seconds() <= one.seconds() => Ok(two),
+            (Ok(_) | Err(NoRoom::Nearest(_)), Some(one)) => Ok(one),
+            (made, _) => made,
+        };
+        let made = made.map(|made| Least { made, bound: lower_bound.unwrap_or(0.0) });
+        made.map_err(|error| match error {
+            NoRoom::Refused(error) => error,
+            NoRoom::Nearest(found) => PlanError::Search(SearchError::NothingFound {
+                place: Place { segment: 0, window: 0 },
+                found,
+                capacity: request.capacity,
+            }),
+        })
+    }
+
+    /// The plan if it fits, with one slot for what rotates where two are too many.
+    pub(super) fn fitting(&self, made: Made) -> Result<Option<Made>, PlanError> {
+        let Held { made, bytes, saved } = self.held(made)?;
+        Ok(if bytes <= self.asked.request.capacity { Some(made) } else { saved })
+    }
+
+    fn held(&self, mut made: Made) -> Result<Held, PlanError> {
+        let request = self.asked.request;
+        let bytes = held_by(request, &mut made.plan)?;
+        let mut saved = None;
+        if bytes > request.capacity && made.in_place.iter().any(Option::is_some) {
+            let mut other = made.clone();
+            save(&mut other.plan, &made.in_place, bytes - request.capacity);
+            other.plan.estimate = estimate(&other.plan, request.prices);
+            other.plan.hidden = other.plan.hidden_at(request.prices.beside());
+            other.plan.memory = memory(&other.plan, request.live);
+            saved = (held_by(request, &mut other.plan)? <= request.capacity).then_some(other);
+        }
+        Ok(Held { made, bytes, saved })
+    }
+
+    /// Choices as a plan of which nothing is proven.
+    pub(super) fn written(&self, choices: &ChainChoices) -> Result<Made, PlanError> {
+        let Asked { request, numbers, derive, pins, .. } = self.asked;
+        let blocks = self.blocks(choices);
+        let variants: Vec<usize> = blocks.iter().map(|block| numbers[block.variant]).collect();
+        let derived = derive.map(|derive| derive(&variants));
+        let graph = derived.as_ref().map_or(request.graph, |derived| &derived.graph);
+        let mut composed = self.composed(&blocks, derived.as_ref())?;
+        let in_place = std::mem::take(&mut composed.in_place);
+        let outputs = graph.outputs.iter();
+        let outputs = outputs.map(|output| composed.returned[output.value.0].unwrap_or(Copy::Made)).collect();
+        let mut plan = Plan {
+            model: request.model.clone(),
+            machine: request.machine.clone(),
+            mesh: request.mesh.clone(),
+            graph: graph.clone(),
+            layouts: composed.layouts,
+            assignments: composed.assignments,
+            transfers: composed.transfers,
+            outputs,
+            carried: composed.carried,
+            recipe: None,
+            pins: pins.to_vec(),
+            controls: Vec::new(),
+            estimate: Vec::new(),
+            hidden: Hidden::default(),
+            memory: Vec::new(),
+            capacity: request.capacity,
+            proof: plan::Proof::Gap { lower_bound: 0.0 },
+            space: size(&self.programs),
+        };
+        plan.estimate = estimate(&plan, request.prices);
+        plan.hidden = plan.hidden_at(request.prices.beside());
+        plan.memory = memory(&plan, request.live);
+        Ok(Made { plan, variants, choices: choices.clone(), in_place })
+    }
+
+    fn blocks(&self, choices: &ChainChoices) -> Vec<Block> {
+        let mut blocks = Vec::new();
+        for (section, (segment, chosen)) in self.chain.segments.iter().zip(&choices.blocks).enumerate() {
+            for (repetition, choices) in chosen.iter().enumerate() {
+                let (variant, choices) = segment.variant(choices);
+                blocks.push(Block { place: (section, repetition), variant, choices });
+            }
+        }
+        blocks
+    }
+
+    /// The blocks written as one program: the one derived for them, or the only one there is.
+    fn composed(&self, blocks: &[Block], derived: Option<&Derived>) -> Result<Composed, PlanError> {
+        let (request, programs) = (self.asked.request, &self.programs);
+        let section = |block: &Block| &programs[block.variant].cut.sections[block.place.0];
+        let stands: Option<Vec<Repetition>> = match derived {
+            Some(derived) => {
+                let sections: Vec<&Section> = blocks.iter().map(section).collect();
+                Some(stand(&derived.graph, &derived.homes, &sections).map_err(PlanError::Derived)?)
+            }
+            None => None,
+        };
+        let mut parts = Vec::new();
+        for (index, block) in blocks.iter().enumerate() {
+            let (number, repetition) = block.place;
+            let (program, section) = (&programs[block.variant], section(block));
+            let repetition = match &stands {
+                Some(stands) => &stands[index],
+                None => &section.repetitions[repetition],
+            };
+            let (space, assembled) = (&program.spaces[number], &program.assembled[number]);
+            parts.push(Part { section, repetition, space, assembled, choices: &block.choices });
+        }
+        let graph = derived.map_or(request.graph, |derived| &derived.graph);
+        Ok(compose(graph, &parts, request.mesh, request.prices))
+    }
+}
+
+/// A block of the chain as it was chosen.
+struct Block {
+    /// Where it stands: the section, and the repetition.
+    place: (usize, usize),
+    variant: usize,
+    choices: Vec<usize>,
+}
+
+/// All that a plan holds (bytes), which it then says.
+fn held_by(request: &Request<'_>, plan: &mut Plan) -> Result<u64, PlanError> {
+    plan.memory = (request.memory)(plan).map_err(PlanError::Memory)?;
+    Ok(plan.memory.iter().map(|it| it.bytes).sum())
+}
+
+fn size(programs: &[Prepared<'_>]) -> SpaceSize {
+    let spaces = || programs.iter().flat_map(|program| &program.spaces);
+    let total = |count: &dyn Fn(&Space) -> usize| -> u64 {
+        spaces().map(|space| u64::try_from(count(space)).unwrap_or(u64::MAX)).sum()
+    };
+    let sections = programs.first().map_or(&[][..], |first| first.cut.sections);
+    let blocks: usize = sections.iter().map(|section| section.repetitions.len()).sum();
+    SpaceSize {
+        unique_blocks: u64::try_from(sections.len()).unwrap_or(u64::MAX),
+        blocks: u64::try_from(blocks).unwrap_or(u64::MAX),
+        nodes: total(&|space| space.statistics.nodes),
+        classes: total(&|space| space.statistics.classes),
+        saturated: spaces().all(|space| space.statistics.saturated),
+        left_out: vec![],
+        choices: total(&|space| space.choices.iter().map(Vec::len).sum()),
+    }
+}
