@@ -92,6 +92,13 @@ struct Among {
     spelled: Vec<usize>,
 }
 
+/// How it is told what a device holds of a plan.
+fn memory<'a>(target: &Target<'_>) -> &'a dyn Fn(&Plan) -> Result<Vec<Holding>, String> {
+    // The programs of one plan do not show what other micro-batches under way take; and where there is room for
+    // anything, it does not matter.
+    if target.live == search::Live::ONE && target.capacity < UNBOUNDED { &held } else { &search::counted }
+}
+
 impl<'a> Question<'a> {
     fn new(
         prepared: &'a Prepared,
@@ -100,27 +107,31 @@ impl<'a> Question<'a> {
         prices: &'a dyn Prices,
     ) -> Self {
         let machine = files::machine::called(std::slice::from_ref(target.machine));
-        // The programs of one plan do not show what other micro-batches under way take.
-        let memory: &dyn Fn(&Plan) -> Result<Vec<Holding>, String> =
-            if target.live == search::Live::ONE { &held } else { &search::counted };
-        Self { prepared, file, machine, target: *target, prices, memory, trail: None }
+        Self { prepared, file, machine, target: *target, prices, memory: memory(target), trail: None }
     }
 
     /// The same with this much memory (bytes).
     fn with(&self, capacity: u64) -> Self {
-        Self { target: Target { capacity, ..self.target }, ..self.clone() }
+        let target = Target { capacity, ..self.target };
+        Self { memory: memory(&target), target, ..self.clone() }
     }
 
     fn answered(&self) -> Result<Plan, PlanError> {
         let capacity = self.target.capacity;
-        match self.keeping_all() {
-            Some(plan) if said(&plan) <= capacity => Ok(self.or_spelled(Plan { capacity, ..plan })),
+        let mut whole = self.keeping_all();
+        if let Some(plan) = &mut whole {
+            // How far exchanges go ahead depends on what memory there is.
+            plan.capacity = capacity;
+            plan.memory = (self.memory)(plan).map_err(PlanError::Memory)?;
+        }
+        match whole {
+            Some(plan) if said(&plan) <= capacity => Ok(self.or_spelled(plan)),
             whole => self.chosen(self.variants(whole.as_ref()).as_ref()),
         }
     }
 
-    /// The fastest plan that keeps everything, however much that is; nothing where what is kept is
-    /// no choice.
+    /// The fastest plan that keeps everything, however much that is: its programs are not placed. Nothing where
+    /// what is kept is no choice.
     fn keeping_all(&self) -> Option<Plan> {
         let variants = self.prepared.variants.as_ref()?;
         if matches!(variants.decisions(), Decisions::Only(_)) {

@@ -31,11 +31,11 @@ use plan::{Pipeline, Plan, Proof, Recipe, Recompute};
 use rayon::prelude::*;
 use schedule::Kind;
 use search::Trail;
-use search::cluster::{BlockCost, Found, Outcome, best};
+use search::cluster::{Found, Outcome, best};
 
 use crate::staged::Forward;
 use finish::{Finished, LESS, Way};
-use known::{Known, ShortStep};
+use known::{Known, WholeStep};
 use parts::{Part, Space, part};
 use played::by;
 pub use setups::{Chosen, Pins, Setup};
@@ -141,7 +141,7 @@ pub fn cheapest(question: &Question<'_>, say: &dyn Fn(String)) -> Result<Answer,
     }
     say(format!("pricing {} setups", setups.len()));
     let sizes = guess::Sizes::of(question, &forward, base)?;
-    let mut asked = Asked::new(question, &known, &forward, &setups);
+    let mut asked = Asked::new(question, &known, &setups);
     let mut finished = Finished::default();
     let (mut bound, mut priced) = (0.0, 0);
     // All setups are asked after the answer without them is there: more to compose of is not always better.
@@ -193,10 +193,9 @@ type Look = (usize, Vec<Option<u64>>);
 struct Asked<'a> {
     question: &'a Question<'a>,
     known: &'a Known,
-    whole: &'a Forward,
     setups: &'a [Setup],
     /// What was seen of setups, by number, that did not fit when they were planned with all memory.
-    seen: Mutex<BTreeMap<usize, Seen>>,
+    seen: Mutex<BTreeMap<usize, Trail>>,
     /// What came of setups.
     priced: Mutex<BTreeMap<Look, Outcome<Priced>>>,
     /// What blocks take, by the number of a setup: by each plan that was made for it.
@@ -205,18 +204,10 @@ struct Asked<'a> {
     tight: BTreeMap<usize, Vec<Part>>,
 }
 
-/// What is seen of a setup that is planned with all memory.
-struct Seen {
-    /// What the blocks of the whole model hold for each byte that those of the short one do.
-    more: f64,
-    /// What the search has seen.
-    trail: Trail,
-}
-
 impl<'a> Asked<'a> {
-    fn new(question: &'a Question<'a>, known: &'a Known, whole: &'a Forward, setups: &'a [Setup]) -> Self {
+    fn new(question: &'a Question<'a>, known: &'a Known, setups: &'a [Setup]) -> Self {
         let (seen, priced, parts) = (Mutex::default(), Mutex::default(), Mutex::default());
-        Self { question, known, whole, setups, seen, priced, parts, tight: BTreeMap::new() }
+        Self { question, known, setups, seen, priced, parts, tight: BTreeMap::new() }
     }
 
     /// What is known of setups with all memory: how fast they are, and in which ways they fit so.
@@ -292,7 +283,7 @@ impl<'a> Asked<'a> {
     /// than `below` (seconds).
     fn price(&self, number: usize, plans: &[Option<u64>], below: f64) -> Result<Outcome<Priced>, Failure> {
         let (question, setup) = (self.question, &self.setups[number]);
-        let step = self.known.step(question, setup, self.whole)?;
+        let step = self.known.step(question, setup)?;
         let ways = schedules(question, setup).into_iter();
         let ways = ways.map(|way| step.least.seconds(setup, question.capacity(), way));
         let outcome = Outcome { lower_bound: ways.fold(f64::INFINITY, f64::min), ways: Vec::new() };
@@ -315,7 +306,7 @@ impl<'a> Asked<'a> {
         &self,
         number: usize,
         plans: &[Option<u64>],
-        step: &ShortStep,
+        step: &WholeStep,
         mut outcome: Outcome<Priced>,
     ) -> Result<Outcome<Priced>, Failure> {
         let (question, setup) = (self.question, &self.setups[number]);
@@ -326,20 +317,15 @@ impl<'a> Asked<'a> {
         // What was planned with all memory, and did not fit, is not planned so again.
         let is_new = |plan: &&Option<u64>| plan.is_some() || before.is_none();
         let plans: Vec<Option<u64>> = plans.iter().filter(is_new).copied().collect();
-        let Seen { mut more, trail } = before.unwrap_or(Seen { more: 1.0, trail: Trail::default() });
-        let trail = Mutex::new(trail);
+        let trail = Mutex::new(before.unwrap_or_default());
         for &under_way in &plans {
-            let bounded = |live| Space::Of(units(exact(room) * groups / more), live);
+            let bounded = |live| Space::Of(units(exact(room) * groups), live);
             let space = under_way.map_or(Space::Unbounded, bounded);
             let Some((plan, part)) = part(question, setup, step, space, &trail)? else { break };
             let Part { blocks, message, .. } = &part;
             if under_way.is_none() {
                 // The group that has most to do does as much as one of equal ones.
-                let all = |it: &BlockCost| exact(setup.micro_batches) * it.times.total() + it.update;
-                let all: f64 = blocks.iter().map(all).sum();
-                let proven = (proven(&plan) / plan.seconds()).min(1.0);
-                outcome.lower_bound = outcome.lower_bound.max(proven * all / groups);
-                more = part.more(groups);
+                outcome.lower_bound = outcome.lower_bound.max(proven(&plan) / groups);
             }
             self.known.note(&part.mesh, part.refused.as_ref());
             let parts = || self.parts.lock().unwrap_or_else(PoisonError::into_inner);
@@ -359,8 +345,7 @@ impl<'a> Asked<'a> {
             }
         }
         if plans == [None] && outcome.ways.is_empty() {
-            let trail = trail.into_inner().unwrap_or_else(PoisonError::into_inner);
-            seen().insert(number, Seen { more, trail });
+            seen().insert(number, trail.into_inner().unwrap_or_else(PoisonError::into_inner));
         }
         Ok(outcome)
     }

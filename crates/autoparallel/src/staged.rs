@@ -20,7 +20,7 @@ use plan::{Holding, Pipeline, Plan, Proof, Recipe, Recompute, Stage};
 use planner_ir::{Graph, Mesh, ValueId};
 use rayon::prelude::*;
 use reshard::Strategy;
-use rewrite::{Blocks, Segment, Steps};
+use rewrite::{Blocks, Steps};
 use schedule::{Kind, Schedule, StageTimes, Verified, Work, timeline, verify};
 use search::cluster::{self, BlockCost};
 use search::{Fixed, Live, Rules, Trail};
@@ -82,15 +82,6 @@ pub enum Order {
     Written(Schedule),
 }
 
-/// How often a block repeats in a short model: the first, one between, the last.
-const REPEATED: usize = 3;
-
-/// How often each block repeats, in order.
-fn runs(blocks: &Blocks) -> Vec<usize> {
-    let same = |a: &Segment, b: &Segment| a.block == b.block;
-    blocks.segments.chunk_by(same).map(<[Segment]>::len).collect()
-}
-
 /// A recipe that says what the model's weights are.
 fn found(file: &ModelFile, imported: &Graph, recipe: &Recipe) -> Result<Recipe, Failure> {
     let roles = parameters::roles(file, imported, &recipe.roles)?.roles;
@@ -114,15 +105,6 @@ impl Forward {
         Self::up_to_loss(file, &Self::raised(file, imported, recipe)?, recipe)
     }
 
-    /// Of an imported model with fewer blocks: what repeats is there at most three times. Nothing
-    /// where it does not repeat more often.
-    pub fn short(file: &ModelFile, imported: &Graph, recipe: &Recipe) -> Result<Option<Self>, Failure> {
-        let recipe = found(file, imported, recipe)?;
-        let blocks = rewrite::blocks(&Self::raised(file, imported, &recipe)?);
-        let short = rewrite::shortened(&blocks, REPEATED);
-        short.map(|graph| Self::up_to_loss(file, &graph, &recipe)).transpose()
-    }
-
     fn raised(file: &ModelFile, imported: &Graph, recipe: &Recipe) -> Result<Graph, Failure> {
         let refused = |error| Failure::file(&file.path, format!("cannot be trained so: {error}"));
         let tied = train::tied(imported, &recipe.roles.ties).map_err(refused)?;
@@ -141,27 +123,6 @@ impl Forward {
         let graph = &self.blocks.graph;
         let is_half = |it: &ValueId| graph.type_of(*it).dtype.is_half();
         graph.nodes.iter().any(|node| node.results.iter().any(is_half))
-    }
-
-    /// For each block of this, the one of a shorter model that it is as; nothing if that is not this
-    /// model with fewer repetitions.
-    pub fn stands(&self, short: &Self) -> Option<Vec<usize>> {
-        let (own, other) = (runs(&self.blocks), runs(&short.blocks));
-        if own.len() != other.len() {
-            return None;
-        }
-        let mut stands = Vec::new();
-        let mut start = 0;
-        for (count, fewer) in own.into_iter().zip(other) {
-            if fewer != count.min(fewer) || count > fewer && fewer < REPEATED {
-                return None;
-            }
-            // The first as the first, the last as the last, others as the second.
-            let as_ = |it: usize| if it + 1 == count { fewer - 1 } else { it.min(fewer.saturating_sub(2)) };
-            stands.extend((0..count).map(|it| start + as_(it)));
-            start += fewer;
-        }
-        Some(stands)
     }
 
     /// The same, where this is computed again of each block.

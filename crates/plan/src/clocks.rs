@@ -14,7 +14,7 @@
 
 use planner_ir::{Graph, Move, Phase, Source, ValueId};
 
-use crate::plan::{Assignment, Hidden, Plan};
+use crate::plan::{Assignment, Hidden, Plan, Transfer};
 
 /// A part of a step with a clock of its own.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -99,12 +99,9 @@ impl Plan {
                 loads[clock as usize].alone += seconds;
             }
         }
-        let prepared = self.graph.prepared();
-        for (transfer, read) in self.transfers.iter().zip(self.transfer_phases()) {
+        let beside = self.beside();
+        for ((transfer, read), beside) in self.transfers.iter().zip(self.transfer_phases()).zip(beside) {
             let Some(clock) = Clock::of(read) else { continue };
-            let exchanges = transfer.moves.iter().any(|it| !matches!(it, Move::Slice { .. }));
-            let it = transfer.value;
-            let beside = beside(&self.graph, it, prepared[it.0], read).filter(|_| exchanges);
             let load = &mut loads[clock as usize];
             let sum = match beside {
                 Some(Beside::Ahead) => &mut load.ahead,
@@ -114,6 +111,17 @@ impl Plan {
             *sum += transfer.seconds;
         }
         loads
+    }
+
+    /// For each transfer, when it may run beside computing; nothing if it stands in the way.
+    #[must_use]
+    pub fn beside(&self) -> Vec<Option<Beside>> {
+        let prepared = self.graph.prepared();
+        let of = |(transfer, read): (&Transfer, Phase)| {
+            let exchanges = transfer.moves.iter().any(|it| !matches!(it, Move::Slice { .. }));
+            beside(&self.graph, transfer.value, prepared[transfer.value.0], read).filter(|_| exchanges)
+        };
+        self.transfers.iter().zip(self.transfer_phases()).map(of).collect()
     }
 
     /// What runs beside computing, if a second of either costs the other so much.

@@ -5,7 +5,7 @@ use planner_ir::Phase;
 use schedule::{Schedule, StageTimes};
 
 use crate::clocks::Clock;
-use crate::plan::{Assignment, Copy, Holding, MachineName, Part, Plan, Proof, Term};
+use crate::plan::{Assignment, Copy, Hidden, Holding, MachineName, Part, Plan, Proof, Term};
 use crate::recipe::Recipe;
 
 /// How a training step is run in stages, each on devices of its own.
@@ -104,6 +104,21 @@ impl Pipeline {
     }
 }
 
+/// What phases take less what is hidden: of gradients' sums first, which take so long, then of weights (seconds).
+#[must_use]
+pub fn less_hidden(times: StageTimes, hidden: Hidden, behind: f64) -> StageTimes {
+    let StageTimes { forward, mut backward, mut weight } = times;
+    let mut left = hidden.backward;
+    let mut less = |time: &mut f64, most: f64| {
+        let less = left.min(most).min(*time);
+        (*time, left) = (*time - less, left - less);
+    };
+    less(&mut weight, behind);
+    less(&mut backward, f64::INFINITY);
+    less(&mut weight, f64::INFINITY);
+    StageTimes { forward: forward - hidden.forward, backward, weight }
+}
+
 impl Plan {
     /// What the parts of a training step take: of one micro-batch forward, the gradients of values
     /// and of parameters; and of the update (seconds). What moves counts where it is first used, less what is
@@ -118,18 +133,9 @@ impl Plan {
         for (transfer, phase) in self.transfers.iter().zip(self.transfer_phases()) {
             sums[phase as usize] += transfer.seconds;
         }
-        let [mut forward, mut backward, mut weight, update] = sums;
-        forward -= self.hidden.forward;
-        let mut hidden = self.hidden.backward;
+        let [forward, backward, weight, update] = sums;
         let behind = self.loads()[Clock::Backward as usize].behind;
-        let mut less = |time: &mut f64, most: f64| {
-            let less = hidden.min(most).min(*time);
-            (*time, hidden) = (*time - less, hidden - less);
-        };
-        less(&mut weight, behind);
-        less(&mut backward, f64::INFINITY);
-        less(&mut weight, f64::INFINITY);
-        (StageTimes { forward, backward, weight }, update)
+        (less_hidden(StageTimes { forward, backward, weight }, self.hidden, behind), update)
     }
 
     /// For each transfer, the phase in which it is first used.

@@ -19,7 +19,6 @@ mod runs; // stretches of an order that repeat
 mod describe; // stretches as blocks and their bindings
 mod check; // whether blocks reproduce their graph
 mod rebuild; // a graph whose segments are other bodies
-mod shorten; // a graph with fewer repetitions
 mod narrow; // stretches that do not repeat, cut where little is alive
 
 use std::fmt;
@@ -31,7 +30,6 @@ pub use check::check;
 pub use narrow::narrowed;
 pub(crate) use order::with_local_constants;
 pub(crate) use rebuild::{rebuilt, reformed};
-pub use shorten::shortened;
 
 /// A graph and the blocks that it consists of.
 #[derive(Clone, Debug, PartialEq, Eq)]

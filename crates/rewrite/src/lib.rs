@@ -6,7 +6,7 @@ mod fuse; // products of one value by several weights as one product
 mod spell; // norms and losses whose rows may be split
 mod space; // the space of partitioned programs, by e-graph
 
-pub use blocks::{Binding, Block, Blocks, BlocksError, Segment, blocks, narrowed, shortened};
+pub use blocks::{Binding, Block, Blocks, BlocksError, Segment, blocks, narrowed};
 pub use fuse::fused;
 pub use raise::{
     AttentionKind, RaiseError, Raised, RuleText, Sight, Statistics as RaiseStatistics, attentions,

@@ -91,6 +91,12 @@ impl Taken {
         Self { loads: plan.loads().map(all), seconds: plan.seconds() }
     }
 
+    /// Whether what may run beside what stands in the way of a clock is longer than it.
+    pub(crate) fn is_longer_beside(&self, clock: Clock) -> bool {
+        let load = self.loads[clock as usize];
+        load.beside() > load.alone
+    }
+
     /// The sums of each clock, what stands in the way first, and what is on none.
     fn sums(&self, cost: f64) -> ([[f64; 2]; 2], f64) {
         let sums = self.loads.map(|it| [it.alone + cost * it.beside(), it.beside() + cost * it.alone]);
@@ -132,6 +138,20 @@ impl Clocks {
         let Some((share, highest)) = self.highest() else { return false };
         self.share = share;
         highest > self.bound * (1.0 + SETTLED)
+    }
+
+    /// What a plan takes that has this part of the blocks of the second plan, and the others of the first, if nothing
+    /// joins them (seconds).
+    pub(crate) fn between(&self, plans: [&Taken; 2], (part, of): (usize, usize)) -> f64 {
+        let exact = |count: usize| real(u64::try_from(count).unwrap_or(u64::MAX));
+        let share = exact(part) / exact(of);
+        let mean = |[first, second]: [f64; 2]| first + share * (second - first);
+        let [first, second] = plans.map(|it| it.sums(self.cost.unwrap_or(1.0)));
+        let clock = |at: usize| {
+            let sum = |which: usize| mean([first.0[at][which], second.0[at][which]]);
+            sum(0).max(sum(1))
+        };
+        mean([first.1, second.1]) + clock(0) + clock(1)
     }
 
     /// A plan between those seen takes this long (seconds).

@@ -7,6 +7,7 @@
 
 pub mod unequal; // stages on meshes that differ
 
+use plan::{Hidden, less_hidden};
 use rayon::prelude::*;
 use schedule::StageTimes;
 
@@ -79,8 +80,12 @@ pub fn best<T: Send>(
 /// What a block of a model takes in a setup, or several of them together.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct BlockCost {
-    /// For one micro-batch (seconds).
+    /// For one micro-batch, everything one after another (seconds).
     pub times: StageTimes,
+    /// What of it may run beside the rest (seconds).
+    pub beside: StageTimes,
+    /// How much of the shorter of both is hidden by the longer, from 0 to 1: the same for all blocks.
+    pub hides: f64,
     /// Once in a step (seconds).
     pub update: f64,
     /// What a device holds of it at rest (bytes).
@@ -89,10 +94,15 @@ pub struct BlockCost {
     pub kept: Kept,
 }
 
+/// No time at all.
+const NO_TIME: StageTimes = StageTimes { forward: 0.0, backward: 0.0, weight: 0.0 };
+
 impl BlockCost {
     /// Of no block.
     pub const NOTHING: Self = Self {
-        times: StageTimes { forward: 0.0, backward: 0.0, weight: 0.0 },
+        times: NO_TIME,
+        beside: NO_TIME,
+        hides: 0.0,
         update: 0.0,
         resident: 0,
         kept: Kept { backward: 0, gradients: 0, apart: 0 },
@@ -101,13 +111,44 @@ impl BlockCost {
     /// Of several blocks together.
     #[must_use]
     pub fn and(mut self, other: &Self) -> Self {
-        self.times.forward += other.times.forward;
-        self.times.backward += other.times.backward;
-        self.times.weight += other.times.weight;
+        for (own, other) in [(&mut self.times, &other.times), (&mut self.beside, &other.beside)] {
+            own.forward += other.forward;
+            own.backward += other.backward;
+            own.weight += other.weight;
+        }
+        self.hides = self.hides.max(other.hides);
         self.update += other.update;
         self.resident = self.resident.saturating_add(other.resident);
         self.kept = self.kept.and(other.kept);
         self
+    }
+
+    /// What a micro-batch takes, two clocks running for each part of a step as [`plan::Clock`] says (seconds).
+    pub fn taken(&self) -> StageTimes {
+        let Self { times, beside, hides, .. } = *self;
+        let hidden = |all: f64, beside: f64| hides * beside.min(all - beside).max(0.0);
+        let hidden = Hidden {
+            forward: hidden(times.forward, beside.forward),
+            backward: hidden(times.backward + times.weight, beside.backward + beside.weight),
+        };
+        less_hidden(times, hidden, beside.weight)
+    }
+
+    /// What it takes at least together with any others: all that may run beside something is hidden (seconds).
+    #[must_use]
+    pub fn at_least(&self) -> Self {
+        let less = |all: f64, beside: f64| all - self.hides * beside;
+        let times = StageTimes {
+            forward: less(self.times.forward, self.beside.forward),
+            backward: less(self.times.backward, self.beside.backward),
+            weight: less(self.times.weight, self.beside.weight),
+        };
+        Self { times, beside: NO_TIME, ..*self }
+    }
+
+    /// What so many micro-batches and the update take (seconds).
+    pub fn step(&self, micro_batches: f64) -> f64 {
+        micro_batches * self.taken().total() + self.update
     }
 
     /// What a device holds with so many micro-batches under way (bytes).
@@ -171,15 +212,13 @@ pub fn cut(
     least[0][0] = (0.0, 0);
     for stage in 1..=stages {
         for end in stage..=count {
-            let (mut work, mut run) = (0.0, BlockCost::NOTHING);
+            let mut run = BlockCost::NOTHING;
             for start in (stage - 1..end).rev() {
-                let block = &blocks[start];
-                work += micro_batches * block.times.total() + block.update;
-                run = run.and(block);
+                run = run.and(&blocks[start]);
                 if run.held(live[stage - 1]) > part {
                     break;
                 }
-                let most = least[stage - 1][start].0.max(work);
+                let most = least[stage - 1][start].0.max(run.step(micro_batches));
                 if most < least[stage][end].0 {
                     least[stage][end] = (most, start);
                 }

@@ -20,7 +20,7 @@ use crate::prepare::{Cut, are_alike};
 use crate::prices::Prices;
 use crate::problem::SearchError;
 use crate::section::Section;
-use weighed::{Asked, Weighed};
+use weighed::{Asked, Least, Weighed};
 
 mod mixed; // blocks of several plans in one
 mod weighed; // the plan of least time by weights
@@ -228,21 +228,21 @@ fn plan_in(
         Asked { request, pins, cuts: &cuts, numbers: &numbers, derive, offer, width, spaces: &spaces };
     let mut clocks = Clocks::new(request.prices.beside());
     let mut weighed = Weighed::new(asked, clocks.weights())?;
-    let mut least = weighed.least()?;
-    let mut best = least.made.clone();
-    let mut seen = vec![least.made.clone()];
-    while clocks.go_on(Taken::of(&least.made.plan), least.bound) {
+    let Least { made: mut best, mut bound } = weighed.least()?;
+    let mut taken = Taken::of(&best.plan);
+    let mut seen = vec![(best.choices.clone(), taken)];
+    while clocks.go_on(taken, bound) {
         // What fits by other weights is found, or is not needed.
         let Ok(mut other) = Weighed::new(asked, clocks.weights()) else { break };
         let Ok(found) = other.least() else { break };
         if !other.is_alike(&weighed) {
             seen.clear();
         }
-        (weighed, least) = (other, found);
-        if least.made.seconds() < best.seconds() {
-            best = least.made.clone();
+        (weighed, bound, taken) = (other, found.bound, Taken::of(&found.made.plan));
+        seen.push((found.made.choices.clone(), taken));
+        if found.made.seconds() < best.seconds() {
+            best = found.made;
         }
-        seen.push(least.made.clone());
     }
     let mut best = mixed::between(&mut weighed, (&seen, best), &mut clocks)?;
     best.plan.proof = clocks.proof(&best.plan);

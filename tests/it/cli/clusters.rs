@@ -307,3 +307,40 @@ fn sweeps_say_the_same_each_time() {
         assert!(message.contains(&format!("`--over {over}` is no sweep")), "{message}");
     }
 }
+
+/// A model, a machine, how many examples a step has, and what is asked of fewer setups.
+type Case<'a> = (&'a [&'a str], &'a str, &'a str, &'a [&'a [&'a str]]);
+
+/// What is asked of the whole cluster finds no worse than what is asked of a part of its setups, by more than ways
+/// have to promise to be planned.
+#[test]
+fn what_is_left_open_is_not_worse_than_what_is_pinned() {
+    let folder = Folder::new("auto-free");
+    let path = folder.path("p.json");
+    let bytes = root().join("tests/models/gpt2-bytes.onnx").display().to_string();
+    let llama = root().join("tests/configs/llama3_8b.json").display().to_string();
+    let small = [&bytes, "--dim", "sequence=64", "--loss", "cross-entropy:logits,labels"];
+    let large = ["--config", &llama, "--dim", "sequence=4096", "--loss", "loss", "--precision", "bf16"];
+    let whole = ["--pin", "pp=1", "--pin", "tp=1"];
+    let pins: [&[&str]; 3] = [&["--pin", "pp=2"], &["--pin", "tp=2"], &["--pin", "recompute=full"]];
+    let others: [&[&str]; 2] = [&["--for", "deepspeed"], &["--for", "megatron"]];
+    let cases: [Case<'_>; 3] = [
+        (&small, "cpu-8x", "16", &pins),
+        (&small, "h100-80g-16x", "64", &others),
+        // Gathers of weights that run beside computing are what makes the whole cluster one group.
+        (&large, "h100-80g-64x", "64", &[&whole]),
+    ];
+    for (model, machine, examples, narrow) in cases {
+        let fixed = ["plan", "--mode", "train", "--stages", "auto", "--machine", machine, "-o", &path];
+        let seconds = |more: &[&str]| {
+            works(&[&fixed[..], model, &["--global-batch", examples], more].concat());
+            let said: Value = serde_json::from_str(&works(&["--json", "explain", &path])).unwrap();
+            said["seconds"].as_f64().unwrap()
+        };
+        let free = seconds(&[]);
+        for more in narrow {
+            let narrow = seconds(more);
+            assert!(free <= 1.01 * narrow, "{machine}: {free} s, with {more:?} {narrow} s");
+        }
+    }
+}

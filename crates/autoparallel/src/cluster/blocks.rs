@@ -2,32 +2,42 @@
 
 use plan::{Assignment, Copy, Part, Plan};
 use planner_ir::{Phase, Source, ValueId};
+use schedule::StageTimes;
 use search::cluster::BlockCost;
 use search::kept;
 
 /// What each of so many blocks takes and holds, where each operation belongs to one of them.
 ///
-/// What moves counts where it is first used; what is at rest, where it is first used, too.
-pub(super) fn costs(plan: &Plan, homes: &[usize], blocks: usize) -> Vec<BlockCost> {
-    let mut costs = vec![BlockCost::NOTHING; blocks];
-    let mut add = |home: usize, phase: Phase, seconds: f64| {
+/// What moves counts where it is first used; what is at rest, where it is first used, too. A second of what is
+/// computed and one of what is exchanged beside it cost each other so much; nothing runs beside anything without.
+pub(super) fn costs(plan: &Plan, homes: &[usize], blocks: usize, cost: Option<f64>) -> Vec<BlockCost> {
+    let hides = cost.map_or(0.0, |cost| (1.0 - cost).max(0.0));
+    let mut costs = vec![BlockCost { hides, ..BlockCost::NOTHING }; blocks];
+    let mut add = |home: usize, phase: Phase, (seconds, beside): (f64, bool)| {
         let Some(cost) = costs.get_mut(home) else { return };
-        match phase {
-            Phase::Forward => cost.times.forward += seconds,
-            Phase::Backward => cost.times.backward += seconds,
-            Phase::Gradient => cost.times.weight += seconds,
-            Phase::Update => cost.update += seconds,
+        let part = |times: &mut StageTimes| match phase {
+            Phase::Forward => times.forward += seconds,
+            Phase::Backward => times.backward += seconds,
+            Phase::Gradient => times.weight += seconds,
+            Phase::Update => {}
+        };
+        part(&mut cost.times);
+        if beside {
+            part(&mut cost.beside);
+        }
+        if phase == Phase::Update {
+            cost.update += seconds;
         }
     };
     let readers = Readers::of(plan);
     for (index, assignment) in plan.assignments.iter().enumerate() {
         if let Assignment::Computed { seconds, .. } = assignment {
-            add(homes[index], plan.graph.nodes[index].phase, *seconds);
+            add(homes[index], plan.graph.nodes[index].phase, (*seconds, false));
         }
     }
-    for (index, transfer) in plan.transfers.iter().enumerate() {
+    for (index, (transfer, beside)) in plan.transfers.iter().zip(plan.beside()).enumerate() {
         let (home, phase) = readers.first(plan, homes, transfer.value, Copy::Transferred(index));
-        add(home, phase, transfer.seconds);
+        add(home, phase, (transfer.seconds, beside.is_some()));
     }
     for value in plan.graph.value_ids() {
         let bytes = plan.layouts[value.0].local_type(plan.graph.type_of(value)).bytes();

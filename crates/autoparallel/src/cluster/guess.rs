@@ -122,7 +122,10 @@ impl<'a> Sizes<'a> {
             2.0 * reduce_scatter(self.machine, &group, bytes(held)).0
         });
         let turn = work + of_values;
-        let seconds = runs * turn + (groups - 1.0) * turn / 2.0 + of_gradients;
+        // Gradients are summed beside computing, where a machine does that.
+        let cost = self.machine.transport.beside.as_ref().map_or(1.0, |it| 1.0 / it.value.0 - 1.0);
+        let hidden = (1.0 - cost).max(0.0) * of_gradients.min(runs * turn);
+        let seconds = runs * turn + (groups - 1.0) * turn / 2.0 + of_gradients - hidden;
         let kept = match setup.recompute {
             Recompute::Nothing => self.kept,
             Recompute::Selective => 0.6 * self.kept,

@@ -1,5 +1,5 @@
-//! What is known of a model: its forward part for numbers of micro-batches, whole and with few blocks,
-//! and the steps of the latter. Each is made when it is first asked for.
+//! What is known of a model: its forward part for numbers of micro-batches, and its steps. Each is made when it
+//! is first asked for.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::{Arc, Mutex, PoisonError};
@@ -17,32 +17,24 @@ use crate::pins::counted;
 use crate::prepared::Prepared;
 use crate::staged::Forward;
 
-/// Models up to their losses, for numbers of micro-batches, and the steps of short ones.
+/// Models up to their losses, for numbers of micro-batches, and their steps.
 #[derive(Default)]
 pub(super) struct Known {
     whole: Mutex<BTreeMap<u64, Arc<Forward>>>,
-    short: Mutex<BTreeMap<u64, Arc<Short>>>,
-    steps: Mutex<BTreeMap<(u64, String), Arc<ShortStep>>>,
+    steps: Mutex<BTreeMap<(u64, String), Arc<WholeStep>>>,
     refused: Mutex<Refused>,
 }
 
-/// The training step of a model with fewer blocks.
-pub(super) struct ShortStep {
+/// A training step.
+pub(super) struct WholeStep {
     /// The step, cut into sections.
     pub(super) prepared: Prepared,
     /// For each operation, its block.
     pub(super) homes: Vec<usize>,
-    /// For each block of the whole model, the one that it is as.
-    pub(super) stands: Vec<usize>,
+    /// How many blocks there are.
+    pub(super) blocks: usize,
     /// What it does at least.
     pub(super) least: Least,
-}
-
-/// A model with fewer blocks.
-struct Short {
-    forward: Forward,
-    /// For each block of the whole model, the one that it is as.
-    stands: Vec<usize>,
 }
 
 impl Known {
@@ -86,50 +78,18 @@ impl Known {
         Ok(having)
     }
 
-    /// The model with few blocks, of which `whole` is one for any number of micro-batches; the whole
-    /// one where there are no fewer.
-    fn short(
-        &self,
-        question: &Question<'_>,
-        micro_batches: u64,
-        whole: &Forward,
-    ) -> Result<Arc<Short>, Failure> {
+    /// The step of a setup.
+    pub(super) fn step(&self, question: &Question<'_>, setup: &Setup) -> Result<Arc<WholeStep>, Failure> {
         let make = || {
-            let graph = (question.imported)(micro_batches)?;
-            let recipe = recipe(question, micro_batches);
-            if let Some(forward) = Forward::short(question.file, &graph, &recipe)?
-                && let Some(stands) = whole.stands(&forward)
-            {
-                return Ok(Short { forward, stands });
-            }
-            let forward = Forward::of(question.file, &graph, &recipe)?;
-            Ok(Short { stands: (0..forward.blocks()).collect(), forward })
-        };
-        kept(&self.short, micro_batches, make)
-    }
-}
-
-impl Known {
-    /// The step of the short model for a setup.
-    pub(super) fn step(
-        &self,
-        question: &Question<'_>,
-        setup: &Setup,
-        whole: &Forward,
-    ) -> Result<Arc<ShortStep>, Failure> {
-        let short = self.short(question, setup.micro_batches, whole)?;
-        let make = || {
-            let Short { forward, stands } = &*short;
+            let forward = self.of(question, setup.micro_batches)?;
             let (step, _) = forward.step(Some(&setup.recompute))?;
-            let mut times = vec![0; forward.blocks()];
-            stands.iter().for_each(|&it| times[it] += 1);
-            let least = Least::of(question.machine(), &step, &times);
             let sections = fold(&step.graph, &step.homes, &step.forward);
+            let least = Least::of(question.machine(), &step, &sections);
             let raised = RaiseStatistics::default();
-            let fixed = whole.everywhere(&question.pins.operations);
+            let fixed = forward.everywhere(&question.pins.operations);
             let graph = step.graph;
             let prepared = Prepared { graph, sections, raised, variants: None, pinned: None, fixed };
-            Ok(ShortStep { prepared, homes: step.homes, stands: stands.clone(), least })
+            Ok(WholeStep { prepared, homes: step.homes, blocks: forward.blocks(), least })
         };
         kept(&self.steps, (setup.micro_batches, setup.recompute.to_string()), make)
     }

@@ -7,6 +7,7 @@ use cost_models::units::exact;
 use cost_models::work;
 use planner_ir::{Graph, Node, Op, Phase, Source, ValueId};
 use schedule::Kind;
+use search::Section;
 use train::Step;
 
 use super::Setup;
@@ -35,11 +36,13 @@ pub(super) struct Least {
 }
 
 impl Least {
-    /// Of a step whose blocks stand for so many blocks each.
-    pub(super) fn of(machine: &Machine, step: &Step, times: &[usize]) -> Self {
+    /// Of a step that is cut into these sections.
+    pub(super) fn of(machine: &Machine, step: &Step, sections: &[Section]) -> Self {
         let graph = &step.graph;
-        let block = (0..times.len()).rev().max_by_key(|&it| times[it]).unwrap_or(0);
-        let blocks = exact(times.get(block).and_then(|&it| u64::try_from(it).ok()).unwrap_or(0));
+        let most = sections.iter().rev().max_by_key(|it| it.repetitions.len());
+        let repetitions = most.map_or(&[][..], |it| &it.repetitions);
+        let block = repetitions.first().and_then(|it| it.nodes.first()).map_or(0, |it| step.homes[it.0]);
+        let blocks = exact(u64::try_from(repetitions.len()).unwrap_or(0));
         let mut least = Self { blocks, resident: 0.0, kept: 0.0, forward: 0.0, backward: 0.0, update: 0.0 };
         let prepared = graph.prepared();
         let (mut first, mut kept) = (vec![None; graph.values.len()], BTreeSet::new());

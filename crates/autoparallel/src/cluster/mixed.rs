@@ -69,13 +69,13 @@ pub(super) fn cheapest(question: &Question<'_>, say: &dyn Fn(String)) -> Result<
         listed.retain(|it| it.1.recompute != Recompute::Selective);
     }
     let mut forms = asked.forms(&listed, &forward, base)?;
-    let bounds = forms.iter().map(|form| asked.least(form, &forward)).collect::<Result<Vec<f64>, _>>()?;
+    let bounds = forms.iter().map(|form| asked.least(form)).collect::<Result<Vec<f64>, _>>()?;
     let bound = bounds.into_iter().fold(f64::INFINITY, f64::min);
     forms.truncate(FORMS);
     let wanted: usize = forms.iter().flat_map(|form| &form.setups).map(Vec::len).sum();
     say(format!("pricing {wanted} meshes"));
     let composed = |form: &Form<'_>| -> Result<Vec<_>, Failure> {
-        Ok(ways(question, form.shared(), &asked.priced(form, &forward)?, (f64::INFINITY, true)))
+        Ok(ways(question, form.shared(), &asked.priced(form)?, (f64::INFINITY, true)))
     };
     let found = forms.par_iter().map(composed).collect::<Vec<_>>();
     let found = found.into_iter().collect::<Result<Vec<Vec<Way>>, _>>()?.into_iter().flatten();
@@ -166,10 +166,10 @@ impl Asked<'_> {
 
     /// What no groups of a form take less than, however blocks are dealt: the operations of the block that
     /// repeats most, each kind of nodes doing as much as it is fast (seconds).
-    fn least(&self, form: &Form<'_>, forward: &Forward) -> Result<f64, Failure> {
+    fn least(&self, form: &Form<'_>) -> Result<f64, Failure> {
         let (mut blocks, mut fast) = (0.0, 0.0);
         for (kind, question) in self.of_kind.iter().enumerate() {
-            let step = self.known[kind].step(question, form.setups[kind][0], forward)?;
+            let step = self.known[kind].step(question, form.setups[kind][0])?;
             let (count, seconds) = step.least.work(form.shared().0);
             (blocks, fast) = (count, fast + exact(question.machine().devices()) / seconds);
         }
@@ -177,20 +177,20 @@ impl Asked<'_> {
     }
 
     /// What blocks take on the meshes of a form, those first of which more is hoped.
-    fn priced(&self, form: &Form<'_>, forward: &Forward) -> Result<Vec<Part>, Failure> {
+    fn priced(&self, form: &Form<'_>) -> Result<Vec<Part>, Failure> {
         let wanted = form.setups.iter().enumerate();
         let wanted: Vec<(usize, &Setup)> =
             wanted.flat_map(|(kind, all)| all.iter().map(move |&it| (kind, it))).collect();
-        let price = |&(kind, setup): &(usize, &Setup)| self.parts(kind, setup, forward);
+        let price = |&(kind, setup): &(usize, &Setup)| self.parts(kind, setup);
         let priced: Vec<Result<Vec<Part>, Failure>> = wanted.par_iter().map(price).collect();
         let parts = priced.into_iter().collect::<Result<Vec<_>, _>>()?.into_iter().flatten().collect();
         Ok(sorted(parts, form.shared().0))
     }
 
     /// What blocks take on the mesh of a setup: with all memory, and with what there is.
-    fn parts(&self, kind: usize, setup: &Setup, forward: &Forward) -> Result<Vec<Part>, Failure> {
+    fn parts(&self, kind: usize, setup: &Setup) -> Result<Vec<Part>, Failure> {
         let question = &self.of_kind[kind];
-        let step = self.known[kind].step(question, setup, forward)?;
+        let step = self.known[kind].step(question, setup)?;
         let trail = Mutex::new(Trail::default());
         let Some((_, loose)) = part(question, setup, &step, Space::Unbounded, &trail)? else {
             return Ok(Vec::new());

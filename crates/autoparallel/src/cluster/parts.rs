@@ -1,4 +1,4 @@
-//! What the blocks of a model take on a mesh, by one plan of the short model.
+//! What the blocks of a model take on a mesh, by one plan of all of it.
 
 use std::borrow::Cow;
 use std::sync::Mutex;
@@ -11,7 +11,7 @@ use rewrite::Steps;
 use search::cluster::BlockCost;
 use search::{FixedError, Live, PlanError, Prices, Trail};
 
-use super::known::ShortStep;
+use super::known::WholeStep;
 use super::refused::Refusal;
 use super::{Question, SHARE, Setup, blocks, units};
 use crate::choice::{UNBOUNDED, planned_after};
@@ -28,26 +28,10 @@ pub(super) struct Part {
     pub(super) kind: usize,
     /// Each block of the model.
     pub(super) blocks: Vec<BlockCost>,
-    /// Each block of the short model.
-    pub(super) short: Vec<BlockCost>,
     /// What a message to the next stage takes (seconds).
     pub(super) message: f64,
     /// What is fixed that cannot be here.
     pub(super) refused: Option<Refusal>,
-}
-
-impl Part {
-    /// What the blocks of the whole model hold for each byte that those of the short one do, on so many
-    /// groups.
-    pub(super) fn more(&self, groups: f64) -> f64 {
-        (held(&self.blocks, groups) / held(&self.short, groups)).max(1.0)
-    }
-}
-
-/// What blocks hold with half as many micro-batches under way as there are groups (bytes).
-fn held(blocks: &[BlockCost], groups: f64) -> f64 {
-    let live = groups / 2.0;
-    blocks.iter().map(|block| exact(block.resident) + live * exact(block.kept.bytes(Live::ONE))).sum()
 }
 
 /// The memory for a plan.
@@ -63,11 +47,11 @@ pub(super) enum Space {
 pub(super) fn part(
     question: &Question<'_>,
     setup: &Setup,
-    step: &ShortStep,
+    step: &WholeStep,
     space: Space,
     trail: &Mutex<Trail>,
 ) -> Result<Option<(Plan, Part)>, Failure> {
-    let ShortStep { prepared, homes, stands, .. } = step;
+    let WholeStep { prepared, homes, blocks, .. } = step;
     let machine = question.machine().clone().with_devices(setup.mesh.devices());
     let machine = machine.map_err(|error| Failure::Usage(error.to_string()))?;
     let header = (question.header)(setup.micro_batches);
@@ -85,13 +69,11 @@ pub(super) fn part(
     };
     let prices = prices(&target)?;
     let Some((plan, errors)) = planned(trail, prepared, &header, &target, &prices) else { return Ok(None) };
-    let count = stands.iter().max().map_or(0, |last| last + 1);
-    let short = blocks::costs(&plan, homes, count);
-    let blocks: Vec<BlockCost> = stands.iter().map(|&it| short[it]).collect();
+    let refused = Refusal::of(&errors, &prepared.graph, (homes, *blocks));
+    let blocks = blocks::costs(&plan, homes, *blocks, prices.beside());
     let bytes = blocks::crossing(&plan, homes, question.machine().devices_per_node());
     let message = message(question.machine(), setup.mesh.devices(), bytes)?;
-    let refused = Refusal::of(&errors, &step.prepared.graph, (&step.homes, &step.stands));
-    let part = Part { mesh: setup.mesh.clone(), kind: question.kind, blocks, short, message, refused };
+    let part = Part { mesh: setup.mesh.clone(), kind: question.kind, blocks, message, refused };
     Ok(Some((plan, part)))
 }
 
@@ -100,12 +82,12 @@ pub(super) fn part(
 pub(super) fn tighter(
     question: &Question<'_>,
     setup: &Setup,
-    step: &ShortStep,
+    step: &WholeStep,
     loose: &Part,
     trail: &Mutex<Trail>,
 ) -> Result<Vec<Part>, Failure> {
     let groups = exact(u64::try_from(setup.groups).unwrap_or(u64::MAX));
-    let capacity = units(SHARE * exact(question.capacity()) * groups / loose.more(groups));
+    let capacity = units(SHARE * exact(question.capacity()) * groups);
     let mut under_way = setup.under_way().to_vec();
     under_way.dedup();
     let mut parts: Vec<Part> = Vec::new();

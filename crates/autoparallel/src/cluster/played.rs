@@ -33,7 +33,7 @@ impl Run {
 
     /// What it takes for a micro-batch, and its update (seconds).
     fn times(&self) -> (StageTimes, f64) {
-        let BlockCost { times, update, .. } = self.cost;
+        let (times, update) = (self.cost.taken(), self.cost.update);
         let beyond = exact(self.cost.held(self.live)) / exact(self.capacity) - 1.0;
         let longer = 1.0 + SQUEEZED * beyond.max(0.0);
         let times = StageTimes {
@@ -46,7 +46,7 @@ impl Run {
 }
 
 /// What blocks take and hold together.
-fn together<'a>(blocks: impl IntoIterator<Item = &'a BlockCost>) -> BlockCost {
+pub(super) fn together<'a>(blocks: impl IntoIterator<Item = &'a BlockCost>) -> BlockCost {
     blocks.into_iter().fold(BlockCost::NOTHING, BlockCost::and)
 }
 

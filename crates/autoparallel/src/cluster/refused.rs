@@ -18,18 +18,17 @@ pub(super) struct Refusal {
 }
 
 impl Refusal {
-    /// Of the step of a model with fewer blocks: the block of each of its operations, and for each block of the
-    /// whole model the one that it is as.
+    /// Of a step whose operations are of these of so many blocks.
     pub(super) fn of(
         errors: &[FixedError],
         graph: &Graph,
-        (homes, stands): (&[usize], &[usize]),
+        (homes, blocks): (&[usize], usize),
     ) -> Option<Self> {
         let why = errors.first()?.to_string();
         let nodes = graph.nodes.iter().zip(homes);
         let cannot = nodes.filter(|(node, _)| errors.iter().any(|error| error.is_of(node)));
-        let short: BTreeSet<usize> = cannot.map(|(_, &home)| home).collect();
-        Some(Self { blocks: stands.iter().map(|it| short.contains(it)).collect(), why })
+        let cannot: BTreeSet<usize> = cannot.map(|(_, &home)| home).collect();
+        Some(Self { blocks: (0..blocks).map(|it| cannot.contains(&it)).collect(), why })
     }
 }
 

@@ -17,7 +17,7 @@ use search::{Live, Trail};
 
 use super::finish::Way;
 use super::parts::{Part, tighter};
-use super::played::{Run, played};
+use super::played::{Run, played, together};
 use super::{Asked, Chosen, Question, SHARE, Setup, suits, units};
 use crate::staged::under_way;
 
@@ -77,8 +77,7 @@ pub(super) fn sorted(mut parts: Vec<Part>, micro_batches: u64) -> Vec<Part> {
 
 /// What all blocks take together of so many micro-batches, in the time of one device (seconds).
 fn even(part: &Part, micro_batches: u64) -> f64 {
-    let all = part.blocks.iter().map(|it| exact(micro_batches) * it.times.total() + it.update);
-    all.sum::<f64>() * exact(part.mesh.devices())
+    together(&part.blocks).step(exact(micro_batches)) * exact(part.mesh.devices())
 }
 
 /// Prices, of what promises most if blocks are dealt evenly, what blocks take with less memory.
@@ -90,7 +89,7 @@ pub(super) fn tightened(asked: &Asked<'_>) -> Result<BTreeMap<usize, Vec<Part>>,
     loose.truncate(TIGHTENED);
     let of = |&number: &usize| -> Result<(usize, Vec<Part>), Failure> {
         let setup = &asked.setups[number];
-        let step = asked.known.step(asked.question, setup, asked.whole)?;
+        let step = asked.known.step(asked.question, setup)?;
         let trail = Mutex::new(Trail::default());
         Ok((number, tighter(asked.question, setup, &step, &parts[&number][0], &trail)?))
     };
@@ -190,7 +189,7 @@ fn seconds(
 pub(super) fn bound(asked: &Asked<'_>) -> Result<f64, Failure> {
     let devices = exact(asked.question.machine().devices());
     let of = |setup: &Setup| {
-        let step = asked.known.step(asked.question, setup, asked.whole)?;
+        let step = asked.known.step(asked.question, setup)?;
         let (count, seconds) = step.least.work(setup.micro_batches);
         Ok(count * seconds / devices)
     };

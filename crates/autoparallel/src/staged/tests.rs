@@ -51,36 +51,6 @@ fn imported((file, dims): &(ModelFile, BTreeMap<String, u64>)) -> planner_ir::Gr
 }
 
 #[test]
-fn short_models_are_shallower_ones() {
-    let folder = Folder::new("short", None).expect("a folder");
-    let (deep, flat) = (model(&folder, 9), model(&folder, 3));
-    let short = Forward::short(&deep.0, &imported(&deep), &recipe()).expect("derived").expect("is shorter");
-    let three = Forward::of(&flat.0, &imported(&flat), &recipe()).expect("derived");
-    // What is done, in order, and what is at rest: values may be numbered otherwise.
-    let told = |forward: &Forward| {
-        let graph = forward.step(Some(&Recompute::Nothing)).expect("a step").0.graph;
-        let done = |it: &planner_ir::Node| {
-            format!("{} {:?} {:?}", it.phase.name(), it.op, graph.types_of(&it.results))
-        };
-        let mut rest: Vec<String> = Vec::new();
-        for value in graph.values.iter().filter(|it| !matches!(it.source, planner_ir::Source::Result { .. }))
-        {
-            rest.push(value.type_.to_string());
-        }
-        rest.sort();
-        graph.nodes.iter().map(done).chain(rest).collect::<Vec<String>>()
-    };
-    let differs = told(&short).iter().zip(told(&three)).position(|(a, b)| *a != b);
-    assert_eq!((differs, told(&short).len()), (None, told(&three).len()));
-    assert!(Forward::short(&flat.0, &imported(&flat), &recipe()).expect("derived").is_none());
-    let whole = Forward::of(&deep.0, &imported(&deep), &recipe()).expect("derived");
-    let stands = whole.stands(&short).expect("is this model, shorter");
-    assert_eq!((stands.len(), short.blocks()), (whole.blocks(), whole.blocks() - 6));
-    let second = stands.iter().filter(|&&it| stands.iter().filter(|&&other| other == it).count() == 7);
-    assert_eq!(second.count(), 7, "{stands:?}");
-}
-
-#[test]
 fn what_a_search_counts_of_micro_batches_under_way_is_what_programs_place() {
     let folder = Folder::new("under-way", None).expect("a folder");
     let model = model(&folder, 8);

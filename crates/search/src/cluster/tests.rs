@@ -6,6 +6,48 @@ use schedule::StageTimes;
 use super::{BlockCost, Kept, Outcome, best, cut};
 use crate::live::Live;
 
+/// Some part of what is taken.
+pub(super) fn beside(
+    u: &mut arbtest::arbitrary::Unstructured<'_>,
+    times: StageTimes,
+) -> arbtest::arbitrary::Result<StageTimes> {
+    let mut part = |of: f64| Ok(of * f64::from(u.int_in_range(0_u8..=4)?) / 4.0);
+    let StageTimes { forward, backward, weight } = times;
+    Ok(StageTimes { forward: part(forward)?, backward: part(backward)?, weight: part(weight)? })
+}
+
+/// What several blocks take together, by the definition of two clocks; no less than what each takes at least.
+#[test]
+fn blocks_together_take_the_longer_of_two_sums() {
+    arbtest(|u| {
+        let hides = f64::from(u.int_in_range(0_u8..=4)?) / 4.0;
+        let mut run = BlockCost::NOTHING;
+        let (mut least, mut clocks) = (0.0, [[0.0; 2]; 2]);
+        for _ in 0..u.int_in_range(1..=5)? {
+            let mut number = || Ok(f64::from(u.int_in_range(0_u8..=9)?));
+            let times = StageTimes { forward: number()?, backward: number()?, weight: number()? };
+            let beside = beside(u, times)?;
+            let block = BlockCost { times, beside, hides, ..BlockCost::NOTHING };
+            least += block.at_least().step(1.0);
+            run = run.and(&block);
+            let beside = [beside.forward, beside.backward + beside.weight];
+            for (clock, all) in [times.forward, times.backward + times.weight].into_iter().enumerate() {
+                clocks[clock][0] += all - beside[clock];
+                clocks[clock][1] += beside[clock];
+            }
+        }
+        let cost = 1.0 - hides;
+        let longer = |[alone, beside]: [f64; 2]| (alone + cost * beside).max(beside + cost * alone);
+        let expected: f64 = clocks.into_iter().map(longer).sum();
+        let found = run.step(1.0);
+        assert!((found - expected).abs() < 1e-9, "{found}, expected {expected}");
+        assert!(least <= found + 1e-9, "{least}, {found}");
+        let taken = run.taken();
+        assert!([taken.forward, taken.backward, taken.weight].iter().all(|&it| it >= 0.0), "{taken:?}");
+        Ok(())
+    });
+}
+
 #[test]
 fn the_best_of_all_is_found_and_its_bound_holds() {
     arbtest(|u| {
@@ -66,6 +108,7 @@ fn cuts_are_those_of_trying_all() {
         let stages: usize = u.int_in_range(1..=count)?;
         let groups = *u.choose(&(1..=stages).filter(|it| stages.is_multiple_of(*it)).collect::<Vec<_>>())?;
         let mut blocks = Vec::new();
+        let hides = f64::from(u.int_in_range(0_u8..=2)?) / 2.0;
         for _ in 0..count {
             let [forward, backward, weight] =
                 [u.int_in_range(0_u8..=9)?, u.int_in_range(0..=9)?, u.int_in_range(0..=9)?].map(f64::from);
@@ -75,7 +118,8 @@ fn cuts_are_those_of_trying_all() {
             let [backward, gradients, apart] =
                 [u.int_in_range(0..=5)?, u.int_in_range(0..=5)?, u.int_in_range(0..=3)?];
             let kept = Kept { backward, gradients, apart };
-            blocks.push(BlockCost { times, update, resident, kept });
+            let beside = beside(u, times)?;
+            blocks.push(BlockCost { times, beside, hides, update, resident, kept });
         }
         let mut live = Vec::new();
         for _ in 0..stages {
@@ -98,7 +142,7 @@ fn cuts_are_those_of_trying_all() {
                 if held > capacity / chunks {
                     return None;
                 }
-                most = most.max(own.iter().map(|it| 3.0 * it.times.total() + it.update).sum());
+                most = most.max(own.iter().fold(BlockCost::NOTHING, BlockCost::and).step(3.0));
             }
             Some(most)
         };

@@ -102,8 +102,8 @@ struct Label {
 
 /// What a run of blocks takes but for what others wait for it, and that (seconds).
 fn terms(run: &BlockCost, room: &Room<'_>) -> (f64, f64) {
-    let waits = (room.waits)(run.times);
-    (room.micro_batches * run.times.total() + run.update - waits, waits)
+    let waits = (room.waits)(run.taken());
+    (run.step(room.micro_batches) - waits, waits)
 }
 
 /// What the blocks before each block do at least.
@@ -120,7 +120,7 @@ impl Before {
         for block in 0..blocks {
             let (mut least, mut wait) = (f64::INFINITY, f64::INFINITY);
             for choice in choices {
-                let (slowest, waited) = terms(&choice.blocks[block], room);
+                let (slowest, waited) = terms(&choice.blocks[block].at_least(), room);
                 least = least.min(slowest * exact(choice.devices));
                 wait = wait.min(waited);
             }
@@ -134,7 +134,7 @@ impl Before {
 /// The stages that take least, of the choices' blocks on all devices; where there are too many to follow, the
 /// best that was found.
 ///
-/// What others wait for a run has to be the sum of what they wait for its blocks. Choices come first of which
+/// What others wait for a run has to be the sum of what they wait for its blocks at least. Choices come first of which
 /// more is hoped.
 pub fn compose(choices: &[Choice], room: &Room<'_>) -> Option<Composed> {
     match followed(choices, room) {

@@ -3,43 +3,45 @@
 //! By given weights blocks that repeat are all alike, or nearly. Where what stands in the way is longer in one
 //! plan and what may run beside it in another, a step with some blocks of either may be shorter than both: each
 //! block adds to both clocks, so what a step takes by the number of blocks of the other kind falls, then rises, but
-//! for what joins them. The number is found by halving. Blocks of either kind are spread evenly, so that what
-//! one kind exchanges runs beside what the other computes, near it: in one run of each kind a step takes as long by
-//! this sum, and 10 % longer by the simulator, for the first run has nothing to hide behind.
+//! for what joins them. It is looked for from where it would be without that, one by one. Blocks of either kind are
+//! spread evenly, so that what one kind exchanges runs beside what the other computes, near it: in one run of each
+//! kind a step takes as long by this sum, and 10 % longer by the simulator, for the first run has nothing to hide
+//! behind.
 
-use std::collections::BTreeMap;
-use std::collections::btree_map::Entry;
-
-use plan::{Clock, Plan};
+use plan::Clock;
 
 use super::PlanError;
 use super::weighed::{Made, Weighed};
 use crate::chain::ChainChoices;
-use crate::clocks::Clocks;
+use crate::clocks::{Clocks, Taken};
 
-/// The most plans of a mixture that are asked whether they fit.
-const FITS: usize = 3;
+/// The most numbers of blocks of the other kind that are looked at, on either side of the first.
+const MOST: usize = 6;
+
+/// What was chosen at some weights, and what a step takes so.
+pub(super) type Seen = (ChainChoices, Taken);
 
 /// The best plan that is known, or a mixture of two plans on different sides of a clock, the last ones that were
 /// seen.
 pub(super) fn between(
     weighed: &mut Weighed<'_>,
-    (seen, best): (&[Made], Made),
+    (seen, mut best): (&[Seen], Made),
     clocks: &mut Clocks,
 ) -> Result<Made, PlanError> {
     let mut pairs: Vec<[usize; 2]> = Vec::new();
     for clock in Clock::ALL {
-        let last = |longer: bool| seen.iter().rposition(|it| is_longer(&it.plan, clock) == longer);
+        let last = |longer: bool| seen.iter().rposition(|it| it.1.is_longer_beside(clock) == longer);
         if let (Some(alone), Some(beside)) = (last(false), last(true))
             && !pairs.contains(&[alone, beside])
         {
             pairs.push([alone, beside]);
         }
     }
-    let mut best = best;
     for pair in pairs {
         if !clocks.is_settled()
-            && let Some(made) = mixed(weighed, pair.map(|it| &seen[it].choices))?
+            && let Some(made) = mixed(weighed, pair.map(|it| &seen[it]), clocks)?
+            && made.seconds() < best.seconds()
+            && let Some(made) = weighed.fitting(made)?
             && made.seconds() < best.seconds()
         {
             clocks.met(made.seconds());
@@ -49,52 +51,34 @@ pub(super) fn between(
     Ok(best)
 }
 
-/// Whether what may run beside what stands in the way is longer than it.
-fn is_longer(plan: &Plan, clock: Clock) -> bool {
-    let load = plan.loads()[clock as usize];
-    load.beside() > load.alone
-}
-
-/// The shortest step that fits with blocks of both kinds.
-fn mixed(weighed: &mut Weighed<'_>, kinds: [&ChainChoices; 2]) -> Result<Option<Made>, PlanError> {
-    let most = kinds[0].blocks.iter().map(Vec::len).max().unwrap_or(0);
-    let mut tried: BTreeMap<usize, Option<Made>> = BTreeMap::new();
-    let (mut low, mut high) = (1, most.saturating_sub(1));
-    while low < high {
-        let middle = low + (high - low) / 2;
-        let mut take = |many: usize| -> Result<f64, PlanError> {
-            let made = match tried.entry(many) {
-                Entry::Occupied(made) => made.into_mut(),
-                Entry::Vacant(place) => {
-                    let choices = spread(weighed, kinds, [many, most])?;
-                    place.insert(choices.map(|it| weighed.written(&it)).transpose()?)
-                }
-            };
-            Ok(made.as_ref().map_or(f64::INFINITY, Made::seconds))
-        };
-        if take(middle)? <= take(middle + 1)? {
-            high = middle;
-        } else {
-            low = middle + 1;
+/// The shortest step with blocks of both kinds.
+fn mixed(weighed: &mut Weighed<'_>, kinds: [&Seen; 2], clocks: &Clocks) -> Result<Option<Made>, PlanError> {
+    let most = kinds[0].0.blocks.iter().map(Vec::len).max().unwrap_or(0);
+    let expected = |many: &usize| clocks.between(kinds.map(|it| &it.1), (*many, most));
+    let Some(first) = (1..most).min_by(|a, b| expected(a).total_cmp(&expected(b))) else { return Ok(None) };
+    let choices = kinds.map(|it| &it.0);
+    let mut best = written(weighed, choices, [first, most])?;
+    let seconds = |made: &Option<Made>| made.as_ref().map_or(f64::INFINITY, Made::seconds);
+    let (before, after) = ((1..first).rev().collect::<Vec<_>>(), (first + 1..most).collect::<Vec<_>>());
+    for numbers in [before, after] {
+        for many in numbers.into_iter().take(MOST) {
+            let made = written(weighed, choices, [many, most])?;
+            if seconds(&made) >= seconds(&best) {
+                break;
+            }
+            best = made;
         }
     }
-    let mut tried: Vec<Made> = tried.into_values().flatten().collect();
-    tried.sort_by(|a, b| a.seconds().total_cmp(&b.seconds()));
-    for made in tried.into_iter().take(FITS) {
-        if let Some(made) = weighed.fitting(made)? {
-            return Ok(Some(made));
-        }
-    }
-    Ok(None)
+    Ok(best)
 }
 
-/// Choices in which so many of the blocks of the longest segment are of the second kind, and as large a part of
+/// The plan in which so many of the blocks of the longest segment are of the second kind, and as large a part of
 /// the others; nothing if they cannot be joined.
-fn spread(
+fn written(
     weighed: &mut Weighed<'_>,
     [first, second]: [&ChainChoices; 2],
     [many, most]: [usize; 2],
-) -> Result<Option<ChainChoices>, PlanError> {
+) -> Result<Option<Made>, PlanError> {
     let mut choices = first.clone();
     for (blocks, others) in choices.blocks.iter_mut().zip(&second.blocks) {
         // How many of the first blocks are of the second kind, rounded.
@@ -106,5 +90,6 @@ fn spread(
         }
     }
     let Some(joints) = &mut weighed.joints else { return Ok(None) };
-    joints.joined(choices).map_err(PlanError::Search)
+    let joined = joints.joined(choices).map_err(PlanError::Search)?;
+    joined.map(|choices| weighed.written(&choices)).transpose()
 }

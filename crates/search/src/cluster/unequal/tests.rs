@@ -6,6 +6,7 @@ use arbtest::arbtest;
 use schedule::StageTimes;
 
 use super::{Choice, Composed, Nodes, Outcome, Room, compose, few, followed};
+use crate::cluster::tests::beside;
 use crate::cluster::{BlockCost, Kept};
 use crate::live::Live;
 
@@ -34,12 +35,15 @@ impl World {
         for _ in 0..u.int_in_range(1..=5)? {
             let (devices, kind) = (*u.choose(&[1, 2, 4])?, u.choose_index(kinds.len())?);
             let mut of = Vec::new();
+            let hides = f64::from(u.int_in_range(0_u8..=2)?) / 2.0;
             for _ in 0..blocks {
                 let mut number = || Ok(f64::from(u.int_in_range(0_u8..=9)?));
                 let times = StageTimes { forward: number()?, backward: number()?, weight: number()? };
                 let update = number()?;
                 of.push(BlockCost {
                     times,
+                    beside: beside(u, times)?,
+                    hides,
                     update,
                     resident: u.int_in_range(0..=9)?,
                     kept: Kept {
@@ -109,10 +113,10 @@ impl World {
         for (number, &(first, choice)) in stages.iter().enumerate() {
             let end = stages.get(number + 1).map_or(self.blocks(), |next| next.0);
             let Choice { blocks, kind, .. } = &self.choices[choice];
-            let (mut busy, mut waited, mut held) = (0.0, 0.0, 0);
+            let run = blocks[first..end].iter().fold(BlockCost::NOTHING, BlockCost::and);
+            let (busy, waited) = (run.step(self.micro_batches), self.waits(run.taken()));
+            let mut held = 0;
             for block in &blocks[first..end] {
-                busy += self.micro_batches * block.times.total() + block.update;
-                waited += self.waits(block.times);
                 let (live, kept) = (self.live(stages.len() - number), block.kept);
                 held += block.resident + live.backward * kept.backward + live.gradients * kept.gradients;
                 held += live.apart * kept.apart;
