@@ -185,9 +185,10 @@ impl Clocks {
         Some((share, solution.value(least) * unit))
     }
 
-    /// By how much the least time of a plan is above the largest bound, relative to it.
+    /// By how much the least time of a plan is above the largest bound, relative to it: by nothing where it is no
+    /// more, as where there is nothing to compute and both are 0.
     fn gap(&self) -> f64 {
-        self.time / self.bound - 1.0
+        if self.time <= self.bound { 0.0 } else { self.time / self.bound - 1.0 }
     }
 
     /// What is proven of the best plan: what was, where nothing runs beside anything.

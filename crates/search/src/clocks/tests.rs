@@ -51,7 +51,7 @@ fn the_least_time_lies_between_bound_and_plan() {
                 })
             };
             let loads = [load()?, load()?];
-            points.push(Point { loads, update: number()? + 1.0 });
+            points.push(Point { loads, update: number()? });
         }
         let least = points.iter().map(|it| it.time(cost)).fold(f64::INFINITY, f64::min);
         let mut clocks = Clocks::new(Some(cost));
