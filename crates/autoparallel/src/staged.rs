@@ -34,7 +34,7 @@ pub use held_back::{TooMuch, kind, too_much};
 pub use mispriced::mispriced;
 pub use placed::{Place, places};
 use plans::{Make, Plans, Room, stage};
-use prices::{Networks, priced, travelling};
+use prices::{Networks, phases, priced, travelling};
 pub use prices::{durations, message};
 pub use travelling::{received, travelling_by};
 
@@ -163,7 +163,7 @@ impl Forward {
         };
         let costs: Vec<BlockCost> = self.works().into_iter().map(cost).collect();
         // As if everything fitted: what stages hold is known when they are planned.
-        let first = cluster::cut(&costs, &vec![Live::ONE; stages], stages, 1.0, u64::MAX);
+        let first = cluster::cut(&costs, &vec![Live::ONE; stages], stages, (1.0, false), u64::MAX);
         first.ok_or_else(|| Failure::internal("plan", "a model was not cut"))
     }
 
@@ -433,7 +433,7 @@ fn nameless(graph: &Graph) -> Graph {
 
 /// When each task and message of a pipeline starts and ends, by its own prices.
 pub fn times(pipeline: &Pipeline) -> Result<schedule::Timeline, Failure> {
-    let phases: Vec<(StageTimes, f64)> = pipeline.stages.iter().map(|it| it.plan.phases()).collect();
+    let phases = phases(pipeline);
     let count = usize::try_from(pipeline.micro_batches()).unwrap_or(usize::MAX);
     let verified = verify(pipeline.schedule.clone(), pipeline.stages.len(), count);
     let verified = verified.map_err(|error| Failure::internal("plan", error))?;

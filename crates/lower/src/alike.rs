@@ -11,7 +11,7 @@ use crate::build::built;
 use crate::ends::Ends;
 use crate::error::LowerError;
 use crate::events;
-use crate::expected::Expected;
+use crate::expected::{Expected, room};
 use crate::facts::Facts;
 use crate::in_place;
 use crate::overlap;
@@ -46,7 +46,8 @@ pub fn alike(plan: &Plan) -> Result<Alike, LowerError> {
     let ends = Ends::default();
     let build = built(plan, &facts, &ends, 0)?;
     let axes = build.axes();
-    let program =
-        events::ordered(overlap::placed(in_place::reduced(build.program), &Expected::alone(plan)).program);
+    let (expected, room) = (Expected::of([plan]), room([plan], plan.capacity));
+    let program = overlap::placed(in_place::reduced(build.program), &expected, room).program;
+    let program = events::ordered(program);
     Ok(Alike { program, mesh: plan.mesh.clone(), axes, sources: build.sources })
 }

@@ -14,19 +14,9 @@ pub(crate) struct Expected {
     nodes: Vec<f64>,
     /// Each move of each transfer.
     moves: Vec<Vec<f64>>,
-    /// What a device may hold where exchanges go ahead of what uses them (bytes): nothing more than without that
-    /// where it is not known.
-    pub(crate) room: u64,
 }
 
 impl Expected {
-    /// Of a plan that is all that a device runs. Where it counts on exchanges beside computing, they may go ahead
-    /// as far as there is memory.
-    pub(crate) fn alone(plan: &Plan) -> Self {
-        let room = if plan.hidden_seconds() > 0.0 { plan.capacity } else { 0 };
-        Self { room, ..Self::of([plan]) }
-    }
-
     /// Of one plan, or of the stages of a pipeline, whose numbers follow one another.
     pub(crate) fn of<'a>(plans: impl IntoIterator<Item = &'a Plan>) -> Self {
         let (mut nodes, mut moves) = (Vec::new(), Vec::new());
@@ -37,7 +27,7 @@ impl Expected {
             }));
             moves.extend(plan.transfers.iter().map(|it| shared(known(it.seconds), &it.bytes)));
         }
-        Self { nodes, moves, room: 0 }
+        Self { nodes, moves }
     }
 
     /// What each instruction of a program takes. Of an exchange, what is packed and unpacked for it is a
@@ -64,6 +54,12 @@ impl Expected {
         };
         program.instructions.iter().map(one).collect()
     }
+}
+
+/// What a device may hold (bytes) that runs these plans and has so much memory: where they count on exchanges beside
+/// computing, these may go ahead as far as there is memory; otherwise no further than where nothing more is held.
+pub(crate) fn room<'a>(plans: impl IntoIterator<Item = &'a Plan>, capacity: u64) -> u64 {
+    if plans.into_iter().any(|plan| plan.hidden_seconds() > 0.0) { capacity } else { 0 }
 }
 
 /// A price; a plan that nobody checked may say anything.

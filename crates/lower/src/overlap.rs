@@ -54,9 +54,10 @@ pub(crate) struct Placed {
     pub(crate) lifetimes: Vec<Option<Lifetime>>,
 }
 
-/// The program with places for all its storages, its exchanges beside computing where there is memory for it.
+/// The program with places for all its storages, its exchanges beside computing where there is memory for it: what
+/// it takes in the order in which it was built, or so much (bytes).
 /// Where nothing is known to take time, it stays as it is.
-pub(crate) fn placed(program: Program, expected: &Expected) -> Placed {
+pub(crate) fn placed(program: Program, expected: &Expected, room: u64) -> Placed {
     let seconds = expected.each(&program);
     let lives = lifetimes(&program);
     let first = Placed { program: arena::placed(program, &lives), lifetimes: lives };
@@ -64,7 +65,7 @@ pub(crate) fn placed(program: Program, expected: &Expected) -> Placed {
     if !exchanges || seconds.iter().all(|&it| it <= 0.0) {
         return first;
     }
-    let arena = first.program.arena.max(expected.room.saturating_sub(first.program.resident));
+    let arena = first.program.arena.max(room.saturating_sub(first.program.resident));
     let arena = i64::try_from(arena).unwrap_or(i64::MAX);
     let (bundled, taken) = bundles::bundled(first.program.clone(), &seconds);
     let found = if bundled.instructions.len() < first.program.instructions.len() {

@@ -12,7 +12,7 @@ use crate::build::{Build, built};
 use crate::ends::{Arriving, Ends, Parts};
 use crate::error::LowerError;
 use crate::events;
-use crate::expected::Expected;
+use crate::expected::{Expected, room};
 use crate::facts::Facts;
 use crate::in_place;
 use crate::joined::{Numbers, joined};
@@ -158,7 +158,9 @@ impl Pipelined<'_> {
             repeated.turns = turns(&self.pipeline.schedule, group)?;
         }
         let program = rings::counted(in_place::reduced(program));
-        Ok(events::ordered(overlap::placed(program, &self.expected).program))
+        let plans = self.stages_of(group).map(|stage| &self.pipeline.stages[stage].plan);
+        let room = room(plans, self.pipeline.capacity_of(group));
+        Ok(events::ordered(overlap::placed(program, &self.expected, room).program))
     }
 
     /// The stages of a group, in order.

@@ -29,7 +29,7 @@ pub use generation::{Cache, Generation, Growth, Kept, Positions};
 pub use parallelism::Parallelism;
 pub use pattern::matches;
 pub use pin::{Pin, is_called};
-pub use pipeline::{Arrival, Crossing, Pipeline, Stage, less_hidden};
+pub use pipeline::{Arrival, Crossing, Pipeline, Stage, by_two_clocks};
 pub use plan::{
     Assignment, Control, Copy, Hidden, Holding, LeftOut, MachineName, ModelFile, Part, Plan, Proof,
     SpaceSize, Term, Transfer,

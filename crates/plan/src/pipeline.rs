@@ -5,7 +5,7 @@ use planner_ir::Phase;
 use schedule::{Schedule, StageTimes};
 
 use crate::clocks::Clock;
-use crate::plan::{Assignment, Copy, Hidden, Holding, MachineName, Part, Plan, Proof, Term};
+use crate::plan::{Assignment, Copy, Holding, MachineName, Part, Plan, Proof, Term};
 use crate::recipe::Recipe;
 
 /// How a training step is run in stages, each on devices of its own.
@@ -104,38 +104,59 @@ impl Pipeline {
     }
 }
 
-/// What phases take less what is hidden: of gradients' sums first, which take so long, then of weights (seconds).
+/// What phases take, of which this may run beside the rest and so much of the shorter of both is hidden, from 0 to 1:
+/// two clocks for each part of a step (see [`crate::Clock`]). Gradients of values and of parameters are one part, of
+/// which sums of gradients are hidden first, then weights; or two, if a schedule `splits` them: each is a task
+/// then, which nothing leaves.
 #[must_use]
-pub fn less_hidden(times: StageTimes, hidden: Hidden, behind: f64) -> StageTimes {
+pub fn by_two_clocks(times: StageTimes, beside: StageTimes, hides: f64, splits: bool) -> StageTimes {
+    let hidden = |all: f64, beside: f64| hides * beside.min(all - beside).max(0.0);
     let StageTimes { forward, mut backward, mut weight } = times;
-    let mut left = hidden.backward;
-    let mut less = |time: &mut f64, most: f64| {
-        let less = left.min(most).min(*time);
-        (*time, left) = (*time - less, left - less);
-    };
-    less(&mut weight, behind);
-    less(&mut backward, f64::INFINITY);
-    less(&mut weight, f64::INFINITY);
-    StageTimes { forward: forward - hidden.forward, backward, weight }
+    if splits {
+        backward -= hidden(times.backward, beside.backward);
+        weight -= hidden(times.weight, beside.weight);
+    } else {
+        let mut left = hidden(backward + weight, beside.backward + beside.weight);
+        let mut less = |time: &mut f64, most: f64| {
+            let less = left.min(most).min(*time);
+            (*time, left) = (*time - less, left - less);
+        };
+        less(&mut weight, beside.weight);
+        less(&mut backward, f64::INFINITY);
+        less(&mut weight, f64::INFINITY);
+    }
+    StageTimes { forward: forward - hidden(forward, beside.forward), backward, weight }
 }
 
 impl Plan {
     /// What the parts of a training step take: of one micro-batch forward, the gradients of values
     /// and of parameters; and of the update (seconds). What moves counts where it is first used, less what is
-    /// hidden: of gradients' sums first, then of weights.
-    pub fn phases(&self) -> (StageTimes, f64) {
-        let mut sums = [0.0; Phase::ALL.len()];
+    /// hidden, in a schedule that splits gradients of parameters off or not.
+    pub fn phases(&self, splits: bool) -> (StageTimes, f64) {
+        let (mut sums, mut beside) = ([0.0; Phase::ALL.len()], [0.0; Phase::ALL.len()]);
         for (node, assignment) in self.graph.nodes.iter().zip(&self.assignments) {
             if let Assignment::Computed { seconds, .. } = assignment {
                 sums[node.phase as usize] += seconds;
             }
         }
-        for (transfer, phase) in self.transfers.iter().zip(self.transfer_phases()) {
+        for ((transfer, phase), kind) in self.transfers.iter().zip(self.transfer_phases()).zip(self.beside())
+        {
             sums[phase as usize] += transfer.seconds;
+            if kind.is_some() {
+                beside[phase as usize] += transfer.seconds;
+            }
         }
-        let [forward, backward, weight, update] = sums;
-        let behind = self.loads()[Clock::Backward as usize].behind;
-        (less_hidden(StageTimes { forward, backward, weight }, self.hidden, behind), update)
+        let of = |[forward, backward, weight, _]: [f64; 4]| StageTimes { forward, backward, weight };
+        let loads = self.loads();
+        // What part of the shorter sum the plan says is hidden.
+        let part = |clock: Clock, hidden: f64| {
+            let shorter = loads[clock as usize].alone.min(loads[clock as usize].beside());
+            if shorter > 0.0 { hidden / shorter } else { 0.0 }
+        };
+        let (times, beside) = (of(sums), of(beside));
+        let forward = by_two_clocks(times, beside, part(Clock::Forward, self.hidden.forward), splits).forward;
+        let backward = by_two_clocks(times, beside, part(Clock::Backward, self.hidden.backward), splits);
+        (StageTimes { forward, ..backward }, sums[Phase::Update as usize])
     }
 
     /// For each transfer, the phase in which it is first used.

@@ -7,7 +7,7 @@
 
 pub mod unequal; // stages on meshes that differ
 
-use plan::{Hidden, less_hidden};
+use plan::by_two_clocks;
 use rayon::prelude::*;
 use schedule::StageTimes;
 
@@ -123,15 +123,10 @@ impl BlockCost {
         self
     }
 
-    /// What a micro-batch takes, two clocks running for each part of a step as [`plan::Clock`] says (seconds).
-    pub fn taken(&self) -> StageTimes {
-        let Self { times, beside, hides, .. } = *self;
-        let hidden = |all: f64, beside: f64| hides * beside.min(all - beside).max(0.0);
-        let hidden = Hidden {
-            forward: hidden(times.forward, beside.forward),
-            backward: hidden(times.backward + times.weight, beside.backward + beside.weight),
-        };
-        less_hidden(times, hidden, beside.weight)
+    /// What a micro-batch takes in a schedule that splits gradients of parameters off or not, by two clocks for each
+    /// part of a step ([`by_two_clocks`], seconds).
+    pub fn taken(&self, splits: bool) -> StageTimes {
+        by_two_clocks(self.times, self.beside, self.hides, splits)
     }
 
     /// What it takes at least together with any others: all that may run beside something is hidden (seconds).
@@ -147,8 +142,8 @@ impl BlockCost {
     }
 
     /// What so many micro-batches and the update take (seconds).
-    pub fn step(&self, micro_batches: f64) -> f64 {
-        micro_batches * self.taken().total() + self.update
+    pub fn step(&self, micro_batches: f64, splits: bool) -> f64 {
+        micro_batches * self.taken(splits).total() + self.update
     }
 
     /// What a device holds with so many micro-batches under way (bytes).
@@ -192,12 +187,12 @@ impl Kept {
 /// fits; of equal ones that whose first stages are longest. Nothing if none fits.
 ///
 /// Stage `s` is on group `s` modulo the number of groups, and keeps what belongs to the micro-batches
-/// `live[s]`. A group may hold `capacity` bytes: each of its stages an equal part of it.
+/// `live[s]`; `splits` says whether gradients of parameters are tasks of their own. A group may hold `capacity` bytes: each of its stages an equal part of it.
 pub fn cut(
     blocks: &[BlockCost],
     live: &[Live],
     groups: usize,
-    micro_batches: f64,
+    (micro_batches, splits): (f64, bool),
     capacity: u64,
 ) -> Option<Vec<usize>> {
     let (count, stages) = (blocks.len(), live.len());
@@ -218,7 +213,7 @@ pub fn cut(
                 if run.held(live[stage - 1]) > part {
                     break;
                 }
-                let most = least[stage - 1][start].0.max(run.step(micro_batches));
+                let most = least[stage - 1][start].0.max(run.step(micro_batches, splits));
                 if most < least[stage][end].0 {
                     least[stage][end] = (most, start);
                 }

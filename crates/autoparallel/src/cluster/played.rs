@@ -32,8 +32,8 @@ impl Run {
     }
 
     /// What it takes for a micro-batch, and its update (seconds).
-    fn times(&self) -> (StageTimes, f64) {
-        let (times, update) = (self.cost.taken(), self.cost.update);
+    fn times(&self, splits: bool) -> (StageTimes, f64) {
+        let (times, update) = (self.cost.taken(splits), self.cost.update);
         let beyond = exact(self.cost.held(self.live)) / exact(self.capacity) - 1.0;
         let longer = 1.0 + SQUEEZED * beyond.max(0.0);
         let times = StageTimes {
@@ -84,7 +84,7 @@ pub(super) fn played(verified: &Verified, stages: &[Run], message: f64) -> Optio
     let mut updates = vec![0.0; groups];
     let mut times = Vec::new();
     for (stage, run) in stages.iter().enumerate() {
-        let (own, update) = run.times();
+        let (own, update) = run.times(verified.schedule().splits_backward);
         updates[stage % groups] += update;
         times.push(own);
     }
@@ -106,6 +106,7 @@ fn cut_to_fit(
     let schedule = verified.schedule();
     let live: Vec<Live> = live.iter().copied().map(without_apart).collect();
     let groups = schedule.groups.len();
+    let runs = (runs, schedule.splits_backward);
     let loose = cut(blocks, &live, live.len(), runs, capacity)?;
     if schedule.chunks == 1 {
         return Some(loose);

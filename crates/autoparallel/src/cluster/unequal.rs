@@ -77,7 +77,7 @@ pub(super) fn sorted(mut parts: Vec<Part>, micro_batches: u64) -> Vec<Part> {
 
 /// What all blocks take together of so many micro-batches, in the time of one device (seconds).
 fn even(part: &Part, micro_batches: u64) -> f64 {
-    together(&part.blocks).step(exact(micro_batches)) * exact(part.mesh.devices())
+    together(&part.blocks).step(exact(micro_batches), false) * exact(part.mesh.devices())
 }
 
 /// Prices, of what promises most if blocks are dealt evenly, what blocks take with less memory.
@@ -137,7 +137,7 @@ pub(super) fn ways(
             micro_batches: exact(micro_batches),
             message: parts.iter().map(|it| it.message).fold(0.0, f64::max),
             live: &live,
-            waits: &|times| if lightest.splits_backward() { times.forward } else { times.total() },
+            splits: lightest.splits_backward(),
             allowed: &|after, number, start| pins.allow_stage(after, &parts[number].mesh, start),
             below,
             most: FOLLOWED,

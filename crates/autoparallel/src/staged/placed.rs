@@ -190,7 +190,7 @@ fn too_many(forward: &Forward, count: usize) -> Failure {
 
 /// What a stage takes of a step (seconds).
 fn took(pipeline: &Pipeline, plan: &Plan) -> f64 {
-    let (times, update) = plan.phases();
+    let (times, update) = plan.phases(pipeline.schedule.splits_backward);
     exact(pipeline.micro_batches()) * times.total() + update
 }
 

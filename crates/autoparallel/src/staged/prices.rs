@@ -181,10 +181,15 @@ pub(super) fn travelling(
     Ok(Crossing { name: crossing.name.clone(), from: crossing.from, to })
 }
 
+/// What each stage takes for a micro-batch, and its update (seconds).
+pub(super) fn phases(pipeline: &Pipeline) -> Vec<(StageTimes, f64)> {
+    pipeline.stages.iter().map(|it| it.plan.phases(pipeline.schedule.splits_backward)).collect()
+}
+
 /// The estimate of a step: what the busiest group does, what it waits for, the update, and what that
 /// waits for.
 pub(super) fn priced(pipeline: &mut Pipeline) -> Result<(), Failure> {
-    let phases: Vec<(StageTimes, f64)> = pipeline.stages.iter().map(|it| it.plan.phases()).collect();
+    let phases = phases(pipeline);
     let durations = durations(pipeline, &phases);
     let count = usize::try_from(pipeline.micro_batches()).unwrap_or(usize::MAX);
     let verified = verify(pipeline.schedule.clone(), pipeline.stages.len(), count);

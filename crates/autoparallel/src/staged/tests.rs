@@ -197,7 +197,7 @@ fn stages_are_on_nodes_of_two_kinds() {
     let even = stages_of(&[2], &joined([fast, slow]), Some(cut.clone()));
     assert!(mixed.seconds() < even.seconds(), "{} {}", mixed.seconds(), even.seconds());
     // What a stage takes depends on its own kind alone.
-    let phases = |of: &Pipeline, stage: usize| of.stages[stage].plan.phases();
+    let phases = |of: &Pipeline, stage: usize| of.stages[stage].plan.phases(of.schedule.splits_backward);
     assert_eq!(phases(&even, 0), phases(&same, 0));
     assert!(phases(&even, 1).0.total() > phases(&same, 1).0.total());
     assert!(phases(&own, 0).0.total() > phases(&same, 0).0.total());

@@ -50,7 +50,7 @@ fn phases_take_as_long_as_all_operations_and_transfers() {
             Assignment::Prepared => 0.0,
         });
         let all: f64 = transfers.chain(operations).sum();
-        let (times, update) = plan.phases();
+        let (times, update) = plan.phases(false);
         let found = 3.0 * (times.forward + times.backward + times.weight) + update;
         assert!((found - all).abs() < 1e-6, "{ways:?}: {found} {all}");
     }

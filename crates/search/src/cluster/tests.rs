@@ -22,27 +22,34 @@ fn blocks_together_take_the_longer_of_two_sums() {
     arbtest(|u| {
         let hides = f64::from(u.int_in_range(0_u8..=4)?) / 4.0;
         let mut run = BlockCost::NOTHING;
-        let (mut least, mut clocks) = (0.0, [[0.0; 2]; 2]);
+        let (mut least, mut clocks) = (0.0, [[0.0; 2]; 3]);
+        let splits = u.ratio(1, 2)?;
         for _ in 0..u.int_in_range(1..=5)? {
             let mut number = || Ok(f64::from(u.int_in_range(0_u8..=9)?));
             let times = StageTimes { forward: number()?, backward: number()?, weight: number()? };
             let beside = beside(u, times)?;
             let block = BlockCost { times, beside, hides, ..BlockCost::NOTHING };
-            least += block.at_least().step(1.0);
+            least += block.at_least().step(1.0, splits);
             run = run.and(&block);
-            let beside = [beside.forward, beside.backward + beside.weight];
-            for (clock, all) in [times.forward, times.backward + times.weight].into_iter().enumerate() {
-                clocks[clock][0] += all - beside[clock];
-                clocks[clock][1] += beside[clock];
+            let parts = [
+                (times.forward, beside.forward),
+                (times.backward, beside.backward),
+                (times.weight, beside.weight),
+            ];
+            for (part, (all, beside)) in parts.into_iter().enumerate() {
+                // Gradients of values and of parameters have one clock, or two.
+                let clock = &mut clocks[if splits { part } else { part.min(1) }];
+                clock[0] += all - beside;
+                clock[1] += beside;
             }
         }
         let cost = 1.0 - hides;
         let longer = |[alone, beside]: [f64; 2]| (alone + cost * beside).max(beside + cost * alone);
         let expected: f64 = clocks.into_iter().map(longer).sum();
-        let found = run.step(1.0);
+        let found = run.step(1.0, splits);
         assert!((found - expected).abs() < 1e-9, "{found}, expected {expected}");
         assert!(least <= found + 1e-9, "{least}, {found}");
-        let taken = run.taken();
+        let taken = run.taken(splits);
         assert!([taken.forward, taken.backward, taken.weight].iter().all(|&it| it >= 0.0), "{taken:?}");
         Ok(())
     });
@@ -128,6 +135,7 @@ fn cuts_are_those_of_trying_all() {
             live.push(Live { backward, gradients, apart });
         }
         let capacity = u.int_in_range(0..=120)?;
+        let splits = u.ratio(1, 2)?;
         let chunks = u64::try_from(stages / groups).unwrap();
         let work = |first: &[usize]| -> Option<f64> {
             let mut most = 0.0_f64;
@@ -142,12 +150,12 @@ fn cuts_are_those_of_trying_all() {
                 if held > capacity / chunks {
                     return None;
                 }
-                most = most.max(own.iter().fold(BlockCost::NOTHING, BlockCost::and).step(3.0));
+                most = most.max(own.iter().fold(BlockCost::NOTHING, BlockCost::and).step(3.0, splits));
             }
             Some(most)
         };
         let expected = cuts(count, stages).iter().filter_map(|it| work(it)).reduce(f64::min);
-        let found = cut(&blocks, &live, groups, 3.0, capacity);
+        let found = cut(&blocks, &live, groups, (3.0, splits), capacity);
         assert_eq!(found.as_deref().and_then(work), expected);
         Ok(())
     });

@@ -19,7 +19,6 @@
 use std::collections::BTreeMap;
 
 use cost_models::units::exact;
-use schedule::StageTimes;
 
 use super::BlockCost;
 use crate::live::Live;
@@ -56,8 +55,9 @@ pub struct Room<'a> {
     pub message: f64,
     /// Which micro-batches a stage keeps that so many stages follow, itself included.
     pub live: &'a dyn Fn(usize) -> Live,
-    /// What others wait for a stage that takes this of a micro-batch (seconds).
-    pub waits: &'a dyn Fn(StageTimes) -> f64,
+    /// Whether gradients of parameters are tasks of their own: others wait for a stage's forward part then, and
+    /// otherwise for all of a micro-batch.
+    pub splits: bool,
     /// Whether a stage may have a choice and start at a block: how many follow, itself included, the number
     /// of the choice, the block.
     pub allowed: &'a dyn Fn(usize, usize, usize) -> bool,
@@ -102,8 +102,9 @@ struct Label {
 
 /// What a run of blocks takes but for what others wait for it, and that (seconds).
 fn terms(run: &BlockCost, room: &Room<'_>) -> (f64, f64) {
-    let waits = (room.waits)(run.taken());
-    (run.step(room.micro_batches) - waits, waits)
+    let times = run.taken(room.splits);
+    let waits = if room.splits { times.forward } else { times.total() };
+    (run.step(room.micro_batches, room.splits) - waits, waits)
 }
 
 /// What the blocks before each block do at least.

@@ -376,7 +376,7 @@ fn stages(pipeline: &Pipeline) -> Vec<(String, String, String)> {
     for (number, stage) in pipeline.stages.iter().enumerate() {
         let next = pipeline.stages.get(number + 1).map(|next| next.first_block - stage.first_block);
         let blocks = next.map_or("the last blocks".to_owned(), |count| format!("{count} blocks"));
-        let (times, _) = stage.plan.phases();
+        let (times, _) = stage.plan.phases(pipeline.schedule.splits_backward);
         let words = format!(
             "{blocks}, mesh {}, {} forward, {} backward; {}",
             mesh::sizes(&stage.plan.mesh),
@@ -424,7 +424,7 @@ pub(super) fn summary_json(pipeline: &Pipeline, throughput: Option<&Throughput>)
         .stages
         .iter()
         .map(|stage| {
-            let (times, update) = stage.plan.phases();
+            let (times, update) = stage.plan.phases(pipeline.schedule.splits_backward);
             json!({
                 "first_block": stage.first_block,
                 "first_device": stage.first_device,

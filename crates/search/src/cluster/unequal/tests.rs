@@ -114,7 +114,8 @@ impl World {
             let end = stages.get(number + 1).map_or(self.blocks(), |next| next.0);
             let Choice { blocks, kind, .. } = &self.choices[choice];
             let run = blocks[first..end].iter().fold(BlockCost::NOTHING, BlockCost::and);
-            let (busy, waited) = (run.step(self.micro_batches), self.waits(run.taken()));
+            let (busy, waited) =
+                (run.step(self.micro_batches, self.splits), self.waits(run.taken(self.splits)));
             let mut held = 0;
             for block in &blocks[first..end] {
                 let (live, kept) = (self.live(stages.len() - number), block.kept);
@@ -141,7 +142,7 @@ impl World {
             micro_batches: self.micro_batches,
             message: self.message,
             live: &|after| self.live(after),
-            waits: &|times| self.waits(times),
+            splits: self.splits,
             allowed: &allowed,
             below,
             most,

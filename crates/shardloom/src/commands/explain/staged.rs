@@ -115,7 +115,7 @@ impl Told<'_> {
     fn stages(&mut self) {
         let pipeline = self.pipeline;
         for (number, stage) in pipeline.stages.iter().enumerate() {
-            let (times, update) = stage.plan.phases();
+            let (times, update) = stage.plan.phases(pipeline.schedule.splits_backward);
             let end = pipeline.stages.get(number + 1).map(|next| next.first_block);
             let blocks = match end {
                 Some(end) if end == stage.first_block + 1 => format!("block {}", stage.first_block),
