@@ -35,8 +35,8 @@ mod contract; // sums of products: which a library computes, and the others
 mod sum; // sums over ranks
 
 pub use chain::{Chain, Input, Step, is_pointwise};
-pub use choose::{chained, copied, kernels};
-pub use contract::{Matrix, MatrixProduct, plain_product, product};
+pub use choose::{chained, copied, kernels, takes_orders};
+pub use contract::{Matrix, MatrixProduct, Multiplied, orders, product};
 pub use launch::{Argument, FAMILIES, Kernel, Launch, Parameter, Piece, Uncovered, Work};
 pub use movement::Copying;
 pub use norm::is_norm;

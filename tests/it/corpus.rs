@@ -9,7 +9,7 @@ mod fused; // products fused where that is cheaper
 pub(crate) mod forced; // plans made to use every partition that is offered
 mod recurrences; // states that go from token to token
 pub(crate) mod context; // attention whose keys and values go around
-mod full; // graphs of full size, without weights
+pub(crate) mod full; // graphs of full size, without weights
 pub(crate) mod gpu; // plans on a GPU that is not there
 mod trial; // a plan checked, run and held against what it has to compute
 

@@ -4,6 +4,7 @@
 //! The compiler is NVRTC, of the version that `.ci/nvrtc.txt` pins. `.ci/run` puts it into the build
 //! folder; where it is not there the test says so.
 
+mod full; // what models of full size launch
 mod steps; // what training steps are
 
 use std::collections::{BTreeMap, BTreeSet};

@@ -18,8 +18,9 @@ use lower::{Action, Block, BufferId, Compute, Program, StorageId};
 use planner_ir::Op;
 
 use crate::order::{Member, Order};
+use crate::orders::Orders;
 use crate::places::{is_same_place, meet};
-use crate::tasks::{Task, buffers, is_cut, named, pieces};
+use crate::tasks::{Task, buffers, is_cut, named};
 use crate::uses::Uses;
 
 /// How many operations one kernel has at most.
@@ -37,6 +38,7 @@ const FAR: usize = 64;
 pub(crate) struct Group<'a> {
     program: &'a Program,
     uses: &'a Uses<'a>,
+    orders: &'a Orders<'a>,
     numbers: Vec<usize>,
     computes: Vec<&'a Compute>,
     chain: Chain,
@@ -71,12 +73,27 @@ pub(crate) fn joined<'a>(groups: Vec<Group<'a>>, order: &mut Order<'_>) -> Vec<G
 
 impl<'a> Group<'a> {
     /// The group of an operation, if a kernel may compute it with others.
-    pub(crate) fn of(program: &'a Program, uses: &'a Uses<'a>, number: usize) -> Option<Self> {
+    pub(crate) fn of(
+        program: &'a Program,
+        uses: &'a Uses<'a>,
+        orders: &'a Orders<'a>,
+        number: usize,
+    ) -> Option<Self> {
         let Action::Compute(compute) = &program.instructions[number].action else { return None };
-        let shape = program.buffer(compute.results.first()?.buffer).type_.shape.clone();
-        let chain = Chain { shape, spans: vec![], operands: vec![], steps: vec![], results: vec![] };
-        let mut group =
-            Self { program, uses, numbers: vec![], computes: vec![], chain, operands: vec![], made: vec![] };
+        let first = compute.results.first()?.buffer;
+        let shape = program.buffer(first).type_.shape.clone();
+        let order = orders.order(first).to_vec();
+        let chain = Chain { shape, spans: vec![], order, operands: vec![], steps: vec![], results: vec![] };
+        let mut group = Self {
+            program,
+            uses,
+            orders,
+            numbers: vec![],
+            computes: vec![],
+            chain,
+            operands: vec![],
+            made: vec![],
+        };
         let fits = group.has_shape(compute) && group.has_kind(compute);
         fits.then(|| {
             group.add(number, compute);
@@ -152,9 +169,12 @@ impl<'a> Group<'a> {
         .collect()
     }
 
-    /// Whether all results are of the group's shape.
+    /// Whether all results are of the group's shape, and lie as it does.
     fn has_shape(&self, compute: &Compute) -> bool {
-        let shape = |it: &Block| self.program.buffer(it.buffer).type_.shape == self.chain.shape;
+        let shape = |it: &Block| {
+            self.program.buffer(it.buffer).type_.shape == self.chain.shape
+                && self.orders.order(it.buffer) == self.chain.order
+        };
         compute.results.iter().all(shape)
     }
 
@@ -188,7 +208,7 @@ impl<'a> Group<'a> {
         if let Some(spans) = placed(compute) {
             self.chain.spans = spans.to_vec();
         }
-        let pieces = pieces(self.program, &compute.operands);
+        let pieces = self.orders.pieces(&compute.operands);
         let mut inputs = Vec::new();
         for (block, piece) in compute.operands.iter().zip(pieces) {
             // What was made last in a place is what is there.

@@ -7,6 +7,7 @@ mod tasks; // what a program's instructions are on a device
 mod places; // where values lie
 mod uses; // who reads them
 mod order; // where instructions are issued
+mod orders; // in which order dimensions lie
 mod group; // operations that one kernel computes
 mod classifier; // a loss and its gradient as one task
 mod error; // why something is not done on a GPU

@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 use std::rc::Rc;
 
-use kernels::cuda::Work;
+use kernels::cuda::{Launch, Uncovered, Work};
 use lower::{Action, BufferId, Program, Stream};
 
 use crate::cache::{self, Loaded};
@@ -13,7 +13,7 @@ use crate::gpu::{self, Gpu, Memory};
 use crate::nvrtc::Nvrtc;
 use crate::products::{Places, Products};
 use crate::rank::{Layout, Needs, Rank};
-use crate::ready::{self, Kernels, Packed, Ready};
+use crate::ready::{self, Given, Kernels, Multiplied, Packed, Ready};
 use crate::tasks::{Task, tasks};
 
 /// What makes ranks ready.
@@ -46,14 +46,15 @@ impl<'a> Maker<'a> {
             let only: Vec<&Program> = plan.programs.iter().map(|(_, program)| *program).collect();
             let tasks: Vec<Vec<Task>> = only.iter().map(|program| tasks(program)).collect();
             works.extend(plan.exchange.works(&only));
-            for (task, program) in
-                tasks.iter().zip(&only).flat_map(|(it, only)| it.iter().map(move |it| (it, only)))
-            {
-                works.extend(task.work.as_ref().ok().cloned());
-                // The library may refuse a product: its kernel is there then.
-                if let Some((.., plain)) = ready::product(program, task).filter(|_| task.work.is_err()) {
-                    works.push(plain);
-                    has_products = true;
+            for task in tasks.iter().flatten() {
+                match &task.work {
+                    Ok(work) => works.push(work.clone()),
+                    // The library may refuse a product: its kernel is there then.
+                    Err(Uncovered::Library(product)) => {
+                        works.push(ready::around(product));
+                        has_products = true;
+                    }
+                    Err(_) => {}
                 }
             }
             all.push(tasks);
@@ -183,32 +184,47 @@ impl<'a> Maker<'a> {
             *self.on_host[plan].entry(why).or_default() += 1;
             return Ok(Ready::Host);
         }
-        let Some((product, types, buffers, plain)) = ready::product(&rank.program, task) else {
+        let Err(Uncovered::Library(product)) = &task.work else {
             return match (&task.operands[..], &task.results[..]) {
                 ([from, ..], [to]) => Ok(Ready::Copy { from: *from, to: *to }),
                 _ => Ok(Ready::Nothing),
             };
         };
-        if types[2].elements() == 0 {
-            return Ok(Ready::Nothing);
+        if let [to] = task.results[..] {
+            if rank.bytes(to) == 0 {
+                return Ok(Ready::Nothing);
+            }
+            if product.product.length == 0 {
+                return Ok(Ready::Zero(to));
+            }
         }
-        if product.length == 0 {
-            return Ok(Ready::Zero(buffers[2]));
-        }
-        let [left, right, made] = &types;
-        let places =
-            Places { matrices: buffers.map(|it| rank.address(it, 0)), workspace: rank.workspace().0 };
-        let dtypes = [left.dtype, made.dtype];
-        let alike = left.dtype == right.dtype;
+        let mut given = Given::default();
+        let on = rank.program.instructions[task.at].stream;
+        rank.give(&mut given, on, &task.operands, &task.results, 0);
+        let places = Places { matrices: given.all(product.matrices)?, workspace: rank.workspace().0 };
+        let [left, right, made] = product.dtypes;
         let found = match &mut self.products {
-            Some(products) if alike => products.ready(&product, dtypes, places, service)?,
+            Some(products) if left == right => {
+                products.ready(&product.product, [left, made], places, service)?
+            }
             _ => None,
         };
+        let packed = |launches: &[Launch]| {
+            launches.iter().map(|it| Packed::new(it, &self.loaded)).collect::<Result<Vec<_>, _>>()
+        };
         match found {
-            Some(product) => Ok(Ready::Product(Box::new(product), buffers)),
+            Some(found) => Ok(Ready::Product(Box::new(Multiplied {
+                product: found,
+                before: packed(&product.before)?,
+                after: packed(&product.after)?,
+                matrices: product.matrices,
+                operands: task.operands.clone(),
+                results: task.results.clone(),
+            }))),
             None => {
                 self.without_library += 1;
-                kernels(&plain, &self.loaded)
+                let all = product.before.iter().chain(&product.plain.launches).chain(&product.after);
+                kernels(&Work { launches: all.cloned().collect(), room: product.room }, &self.loaded)
             }
         }
     }
@@ -249,7 +265,7 @@ fn needs<'a>(program: &'a Program, tasks: &[Task]) -> Needs<'a> {
 
 /// Whether a task's results are known when a program is made ready.
 fn is_known(task: &Task) -> bool {
-    matches!(task.work, Err(kernels::cuda::Uncovered::Known))
+    matches!(task.work, Err(Uncovered::Known))
 }
 
 /// The room of a buffer among constants (bytes).

@@ -290,6 +290,23 @@ impl Rank {
         Ok(())
     }
 
+    /// Says where the values of a launch on a stream are.
+    pub(crate) fn give(
+        &self,
+        given: &mut Given,
+        on: Stream,
+        operands: &[BufferId],
+        results: &[BufferId],
+        micro_batch: u64,
+    ) {
+        let address = |&buffer: &BufferId| self.address(buffer, micro_batch);
+        given.operands.clear();
+        given.operands.extend(operands.iter().map(address));
+        given.results.clear();
+        given.results.extend(results.iter().map(address));
+        given.room = self.room(on);
+    }
+
     /// Issues what an instruction is, but for exchanges.
     pub(crate) fn work(&self, number: usize, micro_batch: u64, given: &mut Given) -> Result<(), DeviceError> {
         let on = self.program.instructions[number].stream;
@@ -298,17 +315,12 @@ impl Rank {
         match &self.works[number] {
             Ready::Nothing | Ready::Exchange => Ok(()),
             Ready::Kernels(kernels) => {
-                given.operands.clear();
-                given.operands.extend(kernels.operands.iter().map(|&it| address(it)));
-                given.results.clear();
-                given.results.extend(kernels.results.iter().map(|&it| address(it)));
-                given.room = self.room(on);
+                self.give(given, on, &kernels.operands, &kernels.results, micro_batch);
                 kernels.launches.iter().try_for_each(|launch| launch.launch(stream, given))
             }
-            Ready::Product(product, buffers) => {
-                let (workspace, bytes) = self.workspace();
-                let places = crate::products::Places { matrices: buffers.map(address), workspace };
-                product.compute(places, bytes, stream)
+            Ready::Product(product) => {
+                self.give(given, on, &product.operands, &product.results, micro_batch);
+                product.issue(self.workspace(), stream, given)
             }
             Ready::Copy { from, to } => stream.copy(address(*to), address(*from), self.bytes(*to)),
             Ready::Known(known) => {

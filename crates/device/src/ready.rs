@@ -2,13 +2,12 @@
 //! described, constants on the device.
 
 use kernels::cuda::{self, Argument, Launch, Uncovered, Work};
-use lower::{Action, Block, BufferId, Compute, Program, Stream};
-use planner_ir::{Op, Type};
+use lower::{Action, BufferId, Compute, Program, Stream};
 
 use crate::cache::Loaded;
 use crate::error::DeviceError;
 use crate::gpu::{self, Function, Launched};
-use crate::products::Product;
+use crate::products::{Places, Product};
 use crate::tasks::Task;
 
 /// A kernel with how it is launched and what it is given.
@@ -37,8 +36,8 @@ pub(crate) enum Ready {
     Nothing,
     /// Kernels, one after another.
     Kernels(Kernels),
-    /// A matrix product: the operands and the result.
-    Product(Box<Product>, [BufferId; 3]),
+    /// A matrix product.
+    Product(Box<Multiplied>),
     /// The same bytes in another place.
     Copy {
         /// What is read.
@@ -63,6 +62,50 @@ pub(crate) struct Kernels {
     pub(crate) results: Vec<BufferId>,
 }
 
+/// A matrix product by the library, and the copies around it.
+pub(crate) struct Multiplied {
+    pub(crate) product: Product,
+    pub(crate) before: Vec<Packed>,
+    pub(crate) after: Vec<Packed>,
+    /// Where the operands and the result of the product are.
+    pub(crate) matrices: [Argument; 3],
+    pub(crate) operands: Vec<BufferId>,
+    pub(crate) results: Vec<BufferId>,
+}
+
+impl Multiplied {
+    /// Issues it on a stream; the library may use so many bytes from an address on.
+    pub(crate) fn issue(
+        &self,
+        (workspace, bytes): (u64, u64),
+        stream: &gpu::Stream,
+        given: &mut Given,
+    ) -> Result<(), DeviceError> {
+        self.before.iter().try_for_each(|launch| launch.launch(stream, given))?;
+        let places = Places { matrices: given.all(self.matrices)?, workspace };
+        self.product.compute(places, bytes, stream)?;
+        self.after.iter().try_for_each(|launch| launch.launch(stream, given))
+    }
+}
+
+impl Given {
+    /// What a kernel is given for an argument.
+    fn value(&self, argument: Argument) -> Result<u64, DeviceError> {
+        let value = match argument {
+            Argument::Operand(number) => self.operands.get(number).copied(),
+            Argument::Result(number) => self.results.get(number).copied(),
+            Argument::Room(from) => Some(self.room + from),
+            Argument::Integer(value) => Some(value.cast_unsigned()),
+        };
+        value.ok_or_else(|| DeviceError::Program("a kernel has an argument that is not there".to_owned()))
+    }
+
+    /// The same for three.
+    pub(crate) fn all(&self, [a, b, c]: [Argument; 3]) -> Result<[u64; 3], DeviceError> {
+        Ok([self.value(a)?, self.value(b)?, self.value(c)?])
+    }
+}
+
 impl Packed {
     /// A launch whose kernel has been loaded.
     pub(crate) fn new(launch: &Launch, loaded: &Loaded) -> Result<Self, DeviceError> {
@@ -84,14 +127,8 @@ impl Packed {
     pub(crate) fn launch(&self, stream: &gpu::Stream, given: &mut Given) -> Result<(), DeviceError> {
         given.values.clear();
         for argument in &self.arguments {
-            let value = match *argument {
-                Argument::Operand(number) => given.operands.get(number).copied(),
-                Argument::Result(number) => given.results.get(number).copied(),
-                Argument::Room(from) => Some(given.room + from),
-                Argument::Integer(value) => Some(value.cast_unsigned()),
-            };
-            let missing = || DeviceError::Program("a kernel has an argument that is not there".to_owned());
-            given.values.push(value.ok_or_else(missing)?);
+            let value = given.value(*argument)?;
+            given.values.push(value);
         }
         stream.launch(&self.function, self.how, &mut given.values, &mut given.pointers)
     }
@@ -114,21 +151,10 @@ fn plain(reason: &Uncovered) -> String {
     }
 }
 
-/// The product of an instruction that a library computes, with its types: of the operands, of the
-/// result; and the kernel that does without the library.
-pub(crate) fn product(
-    program: &Program,
-    task: &Task,
-) -> Option<(cuda::MatrixProduct, [Type; 3], [BufferId; 3], Work)> {
-    let Action::Compute(compute) = &program.instructions.get(task.at)?.action else { return None };
-    let Op::Contract(contract) = &*compute.op else { return None };
-    let ([a, b], [y]) = (&compute.operands[..], &compute.results[..]) else { return None };
-    let type_ = |block: &Block| program.buffer(block.buffer).type_.clone();
-    let [left, right, made] = [type_(a), type_(b), type_(y)];
-    let product = cuda::product(contract, [&left, &right], &made)?;
-    let piece = |type_: &Type| cuda::Piece::whole(type_.clone());
-    let plain = cuda::plain_product(contract, [&piece(&left), &piece(&right)], &piece(&made));
-    Some((product, [left, right, made], [a.buffer, b.buffer, y.buffer], plain))
+/// The kernels that a product needs, or may need: copies around it, and what does without the library.
+pub(crate) fn around(product: &cuda::Multiplied) -> Work {
+    let copies = product.before.iter().chain(&product.after);
+    Work { launches: copies.chain(&product.plain.launches).cloned().collect(), room: product.room }
 }
 
 /// The operation of an instruction, if it is one.
@@ -142,6 +168,10 @@ pub(crate) fn compute(program: &Program, number: usize) -> Option<&Compute> {
 /// The most room that works on a stream need (bytes).
 pub(crate) fn room(program: &Program, tasks: &[Task], stream: Stream) -> u64 {
     let on_stream = |task: &&Task| program.instructions.get(task.at).is_some_and(|it| it.stream == stream);
-    let rooms = tasks.iter().filter(on_stream).filter_map(|task| task.work.as_ref().ok());
-    rooms.map(|work| work.room).max().unwrap_or(0)
+    let room = |task: &Task| match &task.work {
+        Ok(work) => work.room,
+        Err(Uncovered::Library(product)) => product.room,
+        Err(_) => 0,
+    };
+    tasks.iter().filter(on_stream).map(room).max().unwrap_or(0)
 }

@@ -9,8 +9,8 @@ use crate::cache::loaded;
 use crate::error::DeviceError;
 use crate::gpu::{Gpu, Memory, Stream};
 use crate::nvrtc::Nvrtc;
-use crate::products::{Places, Product, Products};
-use crate::ready::{Given, Packed};
+use crate::products::{Places, Products};
+use crate::ready::{Given, Multiplied, Packed};
 
 /// What operands are filled with first, before that is copied over and over (bytes).
 const PATTERN: u64 = 1 << 20;
@@ -36,7 +36,7 @@ pub(crate) struct Single {
 
 enum How {
     Kernels(Vec<Packed>),
-    Product(Product, Places, u64),
+    Product(Multiplied, u64, u64),
 }
 
 impl Maker {
@@ -48,11 +48,11 @@ impl Maker {
         results: &[Type],
         stream: &Stream,
     ) -> Result<Single, DeviceError> {
-        if let Some(single) = self.product(op, operands, results, stream)? {
-            return Ok(single);
+        match whole(op, operands, results) {
+            Ok(work) => self.kernels(&work, operands, results),
+            Err(Uncovered::Library(product)) => self.product(&product, operands, results, stream),
+            Err(why) => Err(missing(op, &why)),
         }
-        let work = whole(op, operands, results).map_err(|why| missing(op, &why))?;
-        self.kernels(&work, operands, results)
     }
 
     /// Kernels with memory for what they read and write.
@@ -83,26 +83,47 @@ impl Maker {
         types.iter().map(|type_| self.gpu.memory(type_.bytes().max(1))).collect()
     }
 
-    /// A product, if it is one and a library computes it.
+    /// A product that a library computes.
     fn product(
         &mut self,
-        op: &Op,
+        product: &cuda::Multiplied,
         operands: &[Type],
         results: &[Type],
         stream: &Stream,
-    ) -> Result<Option<Single>, DeviceError> {
-        let (Op::Contract(contract), [left, right], [made]) = (op, operands, results) else {
-            return Ok(None);
+    ) -> Result<Single, DeviceError> {
+        let copies = || product.before.iter().chain(&product.after);
+        let all = loaded(&self.gpu, &self.nvrtc, self.folder.as_deref(), copies())?;
+        let packed = |launches: &[Launch]| -> Result<Vec<Packed>, DeviceError> {
+            launches.iter().map(|it| Packed::new(it, &all)).collect()
         };
-        let Some(product) = cuda::product(contract, [left, right], made) else { return Ok(None) };
         let (inputs, outputs) = (self.room(operands)?, self.room(results)?);
-        let matrices = [inputs[0].start, inputs[1].start, outputs[0].start];
-        let places = Places { matrices, workspace: self.workspace.start };
-        let ready = self.products.ready(&product, [left.dtype, made.dtype], places, stream)?;
-        let none = || DeviceError::Program(format!("cuBLASLt has no algorithm for {left} by {right}"));
-        let how = How::Product(ready.ok_or_else(none)?, places, self.workspace.bytes);
-        Ok(Some(Single { operands: inputs, results: outputs, room: self.gpu.memory(0)?, how }))
+        let room = self.gpu.memory(product.room)?;
+        let mut given = Given::default();
+        give(&mut given, &inputs, &outputs, &room);
+        let places = Places { matrices: given.all(product.matrices)?, workspace: self.workspace.start };
+        let [left, _, made] = product.dtypes;
+        let ready = self.products.ready(&product.product, [left, made], places, stream)?;
+        let none = || DeviceError::Program(format!("cuBLASLt has no algorithm for {:?}", product.product));
+        let multiplied = Multiplied {
+            product: ready.ok_or_else(none)?,
+            before: packed(&product.before)?,
+            after: packed(&product.after)?,
+            matrices: product.matrices,
+            operands: vec![],
+            results: vec![],
+        };
+        let how = How::Product(multiplied, self.workspace.start, self.workspace.bytes);
+        Ok(Single { operands: inputs, results: outputs, room, how })
     }
+}
+
+/// Says where the values of a launch are.
+fn give(given: &mut Given, operands: &[Memory], results: &[Memory], room: &Memory) {
+    given.operands.clear();
+    given.operands.extend(operands.iter().map(|it| it.start));
+    given.results.clear();
+    given.results.extend(results.iter().map(|it| it.start));
+    given.room = room.start;
 }
 
 /// The kernels of an operation on whole values.
@@ -118,16 +139,10 @@ fn missing(op: &Op, why: &Uncovered) -> DeviceError {
 impl Single {
     /// Issues it.
     pub(crate) fn issue(&self, stream: &Stream, given: &mut Given) -> Result<(), DeviceError> {
+        give(given, &self.operands, &self.results, &self.room);
         match &self.how {
-            How::Product(product, places, workspace) => product.compute(*places, *workspace, stream),
-            How::Kernels(launches) => {
-                given.operands.clear();
-                given.operands.extend(self.operands.iter().map(|it| it.start));
-                given.results.clear();
-                given.results.extend(self.results.iter().map(|it| it.start));
-                given.room = self.room.start;
-                launches.iter().try_for_each(|launch| launch.launch(stream, given))
-            }
+            How::Product(product, start, bytes) => product.issue((*start, *bytes), stream, given),
+            How::Kernels(launches) => launches.iter().try_for_each(|launch| launch.launch(stream, given)),
         }
     }
 

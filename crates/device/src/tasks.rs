@@ -13,6 +13,7 @@ use planner_ir::Op;
 use crate::classifier::classifiers;
 use crate::group::{Group, joined};
 use crate::order::Order;
+use crate::orders::Orders;
 use crate::uses::Uses;
 
 /// One or more instructions of a program as kernels, in the order of the program.
@@ -36,6 +37,7 @@ pub struct Task {
 /// issued.
 pub fn tasks(program: &Program) -> Vec<Task> {
     let uses = Uses::of(program);
+    let orders = Orders::of(program);
     let mut order = Order::of(program);
     let mut tasks = classifiers(program, &uses, &mut order);
     let taken: BTreeSet<usize> = tasks.iter().flat_map(|task| task.instructions.iter().copied()).collect();
@@ -60,9 +62,9 @@ pub fn tasks(program: &Program) -> Vec<Task> {
             groups.push(group);
         }
         match &instruction.action {
-            Action::Compute(compute) => match Group::of(program, &uses, number) {
+            Action::Compute(compute) => match Group::of(program, &uses, &orders, number) {
                 Some(group) => open = Some(group),
-                None => tasks.push(alone(program, number, compute)),
+                None => tasks.push(alone(&orders, number, compute)),
             },
             Action::Copy(copied) => tasks.push(copy(program, number, copied)),
             Action::Collective(_) | Action::Message(_) | Action::Send(_) | Action::Receive(_) => {}
@@ -82,10 +84,11 @@ pub(crate) fn is_cut(program: &Program, numbers: Range<usize>) -> bool {
     cuts.into_iter().any(|cut| numbers.contains(&cut))
 }
 
+/// Blocks of values that lie row-major.
 pub(crate) fn pieces(program: &Program, blocks: &[lower::Block]) -> Vec<Piece> {
-    let piece = |block: &lower::Block| Piece {
-        type_: program.buffer(block.buffer).type_.clone(),
-        spans: block.spans.clone(),
+    let piece = |block: &lower::Block| {
+        let type_ = program.buffer(block.buffer).type_.clone();
+        Piece { spans: block.spans.clone(), ..Piece::whole(type_) }
     };
     blocks.iter().map(piece).collect()
 }
@@ -103,18 +106,14 @@ pub fn named(op: &Op) -> String {
     }
 }
 
-fn alone(program: &Program, number: usize, compute: &Compute) -> Task {
+fn alone(orders: &Orders, number: usize, compute: &Compute) -> Task {
     Task {
         instructions: vec![number],
         at: number,
         what: named(&compute.op),
         operands: buffers(&compute.operands),
         results: buffers(&compute.results),
-        work: cuda::kernels(
-            &compute.op,
-            &pieces(program, &compute.operands),
-            &pieces(program, &compute.results),
-        ),
+        work: cuda::kernels(&compute.op, &orders.pieces(&compute.operands), &orders.pieces(&compute.results)),
     }
 }
 

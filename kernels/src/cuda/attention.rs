@@ -106,6 +106,27 @@ impl Shape {
     }
 }
 
+/// Declares how far apart batches, heads and rows of a value of that name are.
+fn strides(name: &str, piece: &Piece, arguments: &mut Arguments) {
+    for (stride, of) in piece.strides().into_iter().zip(["b", "h", "r"]) {
+        arguments.integer(&format!("{name}_{of}"), stride);
+    }
+}
+
+/// Refuses rows whose elements do not lie together, and any order of what is addressed without strides.
+fn expect_rows<'a>(
+    strided: impl IntoIterator<Item = &'a Piece>,
+    operands: &[Piece],
+    results: &[Piece],
+) -> Result<(), Uncovered> {
+    let apart = |it: &&Piece| it.strides().last() != Some(&1);
+    let ordered = |it: &&Piece| !it.is_row_major();
+    match strided.into_iter().find(apart).or_else(|| operands.iter().chain(results).find(ordered)) {
+        None => Ok(()),
+        Some(it) => Err(Uncovered::Missing(format!("attention of {} in the order {:?}", it.type_, it.order))),
+    }
+}
+
 /// Which keys queries see, by their numbers in the blocks: `key <= step * query + shift`, and of a
 /// window `key > step * query + shift - window`.
 struct Sight {
@@ -261,6 +282,10 @@ pub(super) fn attention(
         arguments.writes("stats", statistics.type_.dtype, Argument::Result(1));
     }
     shape.extents(&mut arguments);
+    expect_rows(operands.iter().take(3).chain([y]), &operands[3..], &results[1..])?;
+    for (name, piece) in [("q", q), ("k", k), ("v", v), ("y", y)] {
+        strides(name, piece, &mut arguments);
+    }
     let mask = operands.get(3).map(|mask| (mask, Argument::Operand(3)));
     if shape.is_for_tensor_cores() && y.type_.dtype == shape.dtype {
         return tensor::attention(attention, &shape, mask, arguments, results);
@@ -305,7 +330,7 @@ fn sees_all(shape: &Shape, twice: &str) -> String {
                 T_UNROLL
                 for (int c = 0; c < {}; c++) {{
                     {t} x = 0;
-                    if (lane + 32 * c < {e}) t_load_{dtype}_1(v + key * {e} + lane + 32 * c, &x);
+                    if (lane + 32 * c < {e}) t_load_{dtype}_1(v + key * v_r + lane + 32 * c, &x);
                     made[r][c] += x;
                 }}
             }}

@@ -17,6 +17,9 @@ pub struct Chain {
     pub shape: Vec<u64>,
     /// Where what is made lies in the whole value, for each dimension; empty if it is the whole.
     pub spans: Vec<Span>,
+    /// The dimensions of what is made as they lie in memory, the outermost first; empty if they lie as the
+    /// shape has them.
+    pub order: Vec<usize>,
     /// What is read, broadcast to the shape.
     pub operands: Vec<Piece>,
     /// The operations.
@@ -65,6 +68,30 @@ pub(super) struct Body {
 }
 
 impl Chain {
+    /// The chain over its dimensions as they lie in memory, if they lie otherwise than the shape has them, and
+    /// what it computes does not depend on where an element is.
+    pub(super) fn lying(&self) -> Result<Option<Self>, Uncovered> {
+        let ordered = !self.order.is_empty() || self.operands.iter().any(|it| !it.is_row_major());
+        if !ordered {
+            return Ok(None);
+        }
+        let rank = self.shape.len();
+        let order = if self.order.is_empty() { (0..rank).collect() } else { self.order.clone() };
+        let missing = || Uncovered::Missing(format!("elements in the order {order:?}"));
+        let is_free = |step: &Step| is_pointwise(&step.op) && step.places(rank).is_empty();
+        if !self.steps.iter().all(is_free) {
+            return Err(missing());
+        }
+        let operands = self.operands.iter().map(|it| it.lying(&order)).collect::<Option<Vec<Piece>>>();
+        Ok(Some(Self {
+            shape: order.iter().map(|&dim| self.shape[dim]).collect(),
+            spans: vec![],
+            order: vec![],
+            operands: operands.ok_or_else(missing)?,
+            ..self.clone()
+        }))
+    }
+
     /// The elements of what a step reads.
     pub(super) fn dtype(&self, input: Input) -> DType {
         match input {

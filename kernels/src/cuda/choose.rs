@@ -30,6 +30,9 @@ pub fn kernels(op: &Op, operands: &[Piece], results: &[Piece]) -> Result<Work, U
     if let Some(piece) = operands.iter().chain(results).find(|it| !moves && !is_covered(it.type_.dtype)) {
         return Err(Uncovered::Missing(format!("{op:?} of elements of {}", piece.type_.dtype)));
     }
+    if operands.iter().chain(results).any(|it| !it.is_row_major()) && !takes_orders(op) {
+        return Err(Uncovered::Missing(format!("{} of elements in another order", named(op))));
+    }
     match op {
         Op::Constant { .. } => Err(Uncovered::Known),
         Op::Reshape { .. } => Err(Uncovered::Nothing),
@@ -54,6 +57,19 @@ pub fn kernels(op: &Op, operands: &[Piece], results: &[Piece]) -> Result<Work, U
             _ => Err(Uncovered::Missing(format!("{op:?}"))),
         },
     }
+}
+
+/// Whether the dimensions of what an operation reads and makes may lie in other orders in memory.
+pub fn takes_orders(op: &Op) -> bool {
+    is_pointwise(op)
+        || matches!(
+            op,
+            Op::Contract(_)
+                | Op::Attention(_)
+                | Op::AttentionGradient { .. }
+                | Op::Rotary(_)
+                | Op::RotaryGradient(_)
+        )
 }
 
 /// The kernels of operations of one result.
@@ -129,6 +145,9 @@ pub fn chained(chain: &Chain) -> Result<Work, Uncovered> {
     if let Some(dtype) = elements.find(|&dtype| !is_covered(dtype)) {
         return Err(Uncovered::Missing(format!("elements of {dtype}")));
     }
+    if let Some(lying) = chain.lying()? {
+        return chained(&lying);
+    }
     let names: Vec<String> = chain.steps.iter().map(|step| named(&step.op)).collect();
     if chain.steps.iter().any(|step| is_norm(&step.op)) {
         return norm::normalised(chain, &names.join(", "));
@@ -154,7 +173,7 @@ fn single(op: &Op, operands: &[Piece], results: &[Piece]) -> Result<Chain, Uncov
     let first =
         results.first().ok_or_else(|| Uncovered::Missing("an operation without results".to_owned()))?;
     let dtypes: Vec<DType> = results.iter().map(|it| it.type_.dtype).collect();
-    if results.iter().any(|it| it.type_.shape != first.type_.shape) {
+    if results.iter().any(|it| it.type_.shape != first.type_.shape || it.order != first.order) {
         return Err(Uncovered::Missing(format!("{op:?} with results of different shapes")));
     }
     // Which elements are kept, or go up, depends on where the operand lies.
@@ -163,6 +182,7 @@ fn single(op: &Op, operands: &[Piece], results: &[Piece]) -> Result<Chain, Uncov
     Ok(Chain {
         shape: first.type_.shape.clone(),
         spans: placed.spans.clone(),
+        order: first.order.clone(),
         operands: operands.to_vec(),
         steps: vec![Step {
             op: op.clone(),

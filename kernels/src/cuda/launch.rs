@@ -4,16 +4,20 @@ use std::fmt;
 
 use planner_ir::Type;
 
+use super::contract::Multiplied;
+use super::strides::own_strides;
 use super::text;
 use crate::array::Span;
 
 /// A block of a value, as a kernel is given it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Piece {
-    /// Its elements and shape, row-major.
+    /// Its elements and shape.
     pub type_: Type,
     /// Where it lies in the whole value, for each dimension; empty if it is the whole.
     pub spans: Vec<Span>,
+    /// Its dimensions as they lie in memory, the outermost first; empty if they lie as the shape has them.
+    pub order: Vec<usize>,
 }
 
 /// Every family of kernels, sorted: what the name of one begins with.
@@ -118,8 +122,8 @@ pub struct Work {
 /// Why no kernel computes an operation.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Uncovered {
-    /// A library does: matrix products.
-    Library(&'static str),
+    /// A library does: a matrix product, with copies around it if its matrices do not lie as such.
+    Library(Box<Multiplied>),
     /// Its results are known when the program is made, and are copied.
     Known,
     /// It leaves the bytes as they are.
@@ -133,7 +137,7 @@ pub enum Uncovered {
 impl fmt::Display for Uncovered {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            Self::Library(library) => write!(f, "computed by {library}"),
+            Self::Library(_) => f.write_str("computed by cuBLASLt"),
             Self::Known => f.write_str("known when the program is made"),
             Self::Nothing => f.write_str("no bytes change"),
             Self::Host(reason) => write!(f, "computed on the host: {reason}"),
@@ -171,7 +175,39 @@ impl Work {
 impl Piece {
     /// The whole of a value.
     pub fn whole(type_: Type) -> Self {
-        Self { type_, spans: vec![] }
+        Self { type_, spans: vec![], order: vec![] }
+    }
+
+    /// How far it is from an element to the next one along each dimension (elements).
+    pub(super) fn strides(&self) -> Vec<i64> {
+        if self.order.is_empty() {
+            return own_strides(&self.type_.shape);
+        }
+        let shape: Vec<u64> = self.order.iter().map(|&dim| self.type_.shape[dim]).collect();
+        let mut strides = vec![0; shape.len()];
+        for (&dim, stride) in self.order.iter().zip(own_strides(&shape)) {
+            strides[dim] = stride;
+        }
+        strides
+    }
+
+    /// Whether its elements lie as its shape has them.
+    pub(super) fn is_row_major(&self) -> bool {
+        let shape = &self.type_.shape;
+        let long: Vec<usize> = self.order.iter().copied().filter(|&dim| shape[dim] != 1).collect();
+        long.is_sorted()
+    }
+
+    /// The same elements with the dimensions of a value that it is repeated to in another order, if they lie
+    /// row-major then.
+    pub(super) fn lying(&self, order: &[usize]) -> Option<Self> {
+        let more = order.len().checked_sub(self.type_.shape.len())?;
+        let shape = order.iter().map(|&dim| dim.checked_sub(more).map_or(1, |dim| self.type_.shape[dim]));
+        let strides = self.strides();
+        let long = order.iter().filter_map(|&dim| dim.checked_sub(more));
+        let long: Vec<i64> = long.filter(|&dim| self.type_.shape[dim] != 1).map(|dim| strides[dim]).collect();
+        let type_ = Type::new(self.type_.dtype, shape.collect::<Vec<u64>>());
+        long.is_sorted_by(|outer, inner| outer >= inner).then(|| Self::whole(type_))
     }
 
     /// Where it lies along a dimension.

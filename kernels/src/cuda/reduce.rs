@@ -7,7 +7,7 @@
 use planner_ir::{DType, Reduction};
 
 use super::launch::{Argument, Kernel, Launch, Piece, Uncovered, Work};
-use super::number::{computed, stored, suffix};
+use super::number::{computed, suffix};
 use super::strides::{Arguments, Levels, own_strides, signed};
 use super::text::filled;
 use crate::number::computed_as;
@@ -39,34 +39,22 @@ pub(super) fn reduce(reduction: Reduction, dims: &[usize], x: &Piece, y: &Piece)
         Levels::new(&extents, &[dims.iter().map(|&dim| strides[dim]).collect()])
     };
     let (kept, reduced) = (some(false), some(true));
-    let (results, length) = (y.type_.elements(), reduced.count().unsigned_abs());
-    if results == 0 {
+    if y.type_.elements() == 0 {
         return Ok(Work::default());
     }
     let count: u64 = dims.iter().map(|&dim| x.span(dim).extent).product();
-    let parts = if results < BUSY { (length / LEAST).clamp(1, BUSY / results.max(1)) } else { 1 };
-    let wide = computed_as(dtype);
-    if parts == 1 {
-        let pass = Pass { reduction, dtype, made: y.type_.dtype, kept, reduced, parts, mean: Some(count) };
-        return Ok(Work { launches: vec![pass.launch(Argument::Operand(0), Argument::Result(0))], room: 0 });
+    let (made, mean) = (y.type_.dtype, Some(count));
+    Ok(Pass { reduction, dtype, made, kept, reduced, parts: 1, mean, of: Of::Elements }.work())
+}
+
+/// Sums of products of two operands, which are the first two places of loops over results and over what is
+/// summed.
+pub(super) fn dots(dtype: DType, made: DType, kept: Levels, reduced: Levels) -> Work {
+    if kept.count() == 0 {
+        return Work::default();
     }
-    let first = Pass { reduction, dtype, made: wide, kept, reduced, parts, mean: None };
-    let together = Levels { extents: vec![signed(results)], strides: vec![vec![1]] };
-    let apart = Levels { extents: vec![signed(parts)], strides: vec![vec![signed(results)]] };
-    let second = Pass {
-        reduction,
-        dtype: wide,
-        made: y.type_.dtype,
-        kept: together,
-        reduced: apart,
-        parts: 1,
-        mean: Some(count),
-    };
-    let launches = vec![
-        first.launch(Argument::Operand(0), Argument::Room(0)),
-        second.launch(Argument::Room(0), Argument::Result(0)),
-    ];
-    Ok(Work { launches, room: parts * results * wide.bytes() })
+    Pass { reduction: Reduction::Sum, dtype, made, kept, reduced, parts: 1, mean: None, of: Of::Products }
+        .work()
 }
 
 /// One kernel.
@@ -81,9 +69,47 @@ struct Pass {
     parts: u64,
     /// How many elements a mean is of, if this pass divides.
     mean: Option<u64>,
+    of: Of,
+}
+
+/// What is reduced.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Of {
+    Elements,
+    /// Products of elements of two operands.
+    Products,
 }
 
 impl Pass {
+    /// The kernels: a pass over all, or one over parts and one over their results.
+    fn work(self) -> Work {
+        let (results, length) = (self.kept.count().unsigned_abs(), self.reduced.count().unsigned_abs());
+        let blocks = results.div_ceil(self.together());
+        let most = BUSY / blocks.max(1);
+        let parts = (length * self.together() / LEAST).clamp(1, most.max(1));
+        let from = Argument::Operand(0);
+        if parts == 1 {
+            return Work { launches: vec![self.launch(from, Argument::Result(0))], room: 0 };
+        }
+        let wide = computed_as(self.dtype);
+        let second = Self {
+            reduction: self.reduction,
+            dtype: wide,
+            made: self.made,
+            parts: 1,
+            mean: self.mean,
+            kept: Levels { extents: vec![signed(results)], strides: vec![vec![1]] },
+            reduced: Levels { extents: vec![signed(parts)], strides: vec![vec![signed(results)]] },
+            of: Of::Elements,
+        };
+        let first = Self { made: wide, parts, mean: None, ..self };
+        let launches = vec![
+            first.launch(from, Argument::Room(0)),
+            second.launch(Argument::Room(0), Argument::Result(0)),
+        ];
+        Work { launches, room: parts * results * wide.bytes() }
+    }
+
     /// How many neighbouring results a block makes.
     fn together(&self) -> u64 {
         let neighbours = |levels: &Levels| levels.strides[0].last() == Some(&1);
@@ -97,16 +123,38 @@ impl Pass {
         let s = suffix(self.dtype);
         let mut arguments = Arguments::default();
         arguments.reads("x", self.dtype, from);
+        let is_products = self.of == Of::Products;
+        if is_products {
+            arguments.reads("z", self.dtype, Argument::Operand(1));
+        }
         arguments.writes("y", self.made, to);
         arguments.integer("results", signed(results));
         arguments.integer("length", signed(length));
         arguments.integer("parts", signed(self.parts));
         arguments.integer("part", signed(length.div_ceil(self.parts).max(1)));
-        let before = arguments.text().len();
         self.kept.declare_extents("k", &mut arguments);
         self.reduced.declare_extents("r", &mut arguments);
         self.kept.declare_strides(0, "k", &mut arguments);
         self.reduced.declare_strides(0, "r", &mut arguments);
+        if is_products {
+            self.kept.declare_strides(1, "z", &mut arguments);
+            self.reduced.declare_strides(1, "q", &mut arguments);
+        }
+        let second = |levels: &Levels, name: &str, prefix: &str| levels.offset("t_i64", 1, name, prefix);
+        let (base, factor) = if is_products {
+            let base = format!(", z_base = {}", second(&self.kept, "z", "k"));
+            let from = second(&self.reduced, "q", "r");
+            let name = self.dtype.name();
+            let a = computed(self.dtype);
+            (
+                base,
+                format!(
+                    "            {a} factor; t_load_{name}_1(z + z_base + ({from}), &factor);\n            next *= factor;\n"
+                ),
+            )
+        } else {
+            Default::default()
+        };
         let infix = |sign: &str| format!("total {sign} next");
         let named = |name: &str| format!("t_{name}_{s}(total, next)");
         let combined = match self.reduction {
@@ -122,19 +170,21 @@ impl Pass {
             }
             _ => "total".to_owned(),
         };
-        let more = arguments.text()[before..].to_owned();
         let source = filled(
             TEMPLATE,
             &[
-                ("DOC", &format!("{:?}", self.reduction)),
-                ("C", stored(self.dtype)),
-                ("E", stored(self.made)),
+                (
+                    "DOC",
+                    &if is_products { "Sum of products".to_owned() } else { format!("{:?}", self.reduction) },
+                ),
+                ("FACTOR", &factor),
+                ("SECOND", &base),
                 ("A", computed(self.dtype)),
                 ("D", self.dtype.name()),
                 ("F", self.made.name()),
                 ("K", &together.to_string()),
                 ("R", &(THREADS / together).to_string()),
-                ("PARAMETERS", &more),
+                ("PARAMETERS", &arguments.text()),
                 ("IDENTITY", &identity(self.reduction, self.dtype)),
                 ("KEPT", &self.kept.taken_apart("t_i64", "result", "k")),
                 ("BASE", &self.kept.offset("t_i64", 0, "k", "k")),

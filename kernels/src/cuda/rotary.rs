@@ -23,6 +23,18 @@ pub(super) enum Turn {
 
 /// Pairs of the elements of rows, rotated; operands x, cos, sin.
 pub(super) fn rotary(pairing: Pairing, turn: Turn, operands: &[Piece], y: &Piece) -> Result<Work, Uncovered> {
+    let ordered = operands.iter().chain([y]).any(|it| !it.is_row_major());
+    if ordered {
+        let rank = y.type_.shape.len();
+        let order = if y.order.is_empty() { (0..rank).collect() } else { y.order.clone() };
+        let lying =
+            || Some(operands.iter().chain([y]).map(|it| it.lying(&order)).collect::<Option<Vec<_>>>()?);
+        let pieces = lying().filter(|_| order.last() == rank.checked_sub(1).as_ref());
+        let missing = || Uncovered::Missing(format!("a rotation in the order {order:?}"));
+        let mut operands = pieces.ok_or_else(missing)?;
+        let made = operands.pop().ok_or_else(missing)?;
+        return rotary(pairing, turn, &operands, &made);
+    }
     let (x, dtype) = (&operands[0], operands[0].type_.dtype);
     let shape = &x.type_.shape;
     let misfit = || Uncovered::Missing(format!("a rotation of {}", x.type_));

@@ -5,6 +5,7 @@ mod values; // random values for operations
 mod elements; // functions of elements
 mod places; // padded, resampled, scattered
 mod classifier; // a loss with its gradient
+mod orders; // other orders of dimensions in memory
 mod norms; // norms in chains
 mod families; // rows, reductions, movement, places that are data
 mod experts; // mixtures of experts

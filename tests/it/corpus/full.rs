@@ -39,18 +39,23 @@ fn size(model: &str, symbol: &str, index: usize) -> u64 {
 }
 
 /// The compressed models.
-fn models() -> Vec<PathBuf> {
+pub(crate) fn models() -> Vec<PathBuf> {
     outside::models("full").into_iter().map(|it| it.join("model.onnx.gz")).collect()
 }
 
-fn title(path: &Path) -> String {
+pub(crate) fn title(path: &Path) -> String {
     path.parent().and_then(Path::file_name).unwrap().to_string_lossy().into_owned()
 }
 
-fn prepare(path: &Path) -> Result<Prepared, String> {
+/// A model as it is in its file.
+pub(crate) fn unpacked(path: &Path) -> Vec<u8> {
     let mut bytes = Vec::new();
     GzDecoder::new(std::fs::File::open(path).unwrap()).read_to_end(&mut bytes).unwrap();
-    let model = import::read(bytes.into()).map_err(|error| error.to_string())?;
+    bytes
+}
+
+/// The sizes of a model's symbols.
+pub(crate) fn bound(path: &Path, model: &import::Model) -> Bindings {
     let mut bindings = Bindings::default();
     for input in model.inputs() {
         for (index, dim) in input.dims.iter().flatten().enumerate() {
@@ -59,6 +64,12 @@ fn prepare(path: &Path) -> Result<Prepared, String> {
             }
         }
     }
+    bindings
+}
+
+fn prepare(path: &Path) -> Result<Prepared, String> {
+    let model = import::read(unpacked(path).into()).map_err(|error| error.to_string())?;
+    let bindings = bound(path, &model);
     let file = ModelFile::new(path, String::new(), model);
     let imported = pipeline::import(&file, &bindings, &mut |_, _| {}).map_err(|error| error.to_string())?;
     pipeline::prepare(&imported, &mut |_, _| {}).map_err(|error| error.to_string())

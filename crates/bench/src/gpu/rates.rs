@@ -170,6 +170,7 @@ fn in_one_kernel(
     let chain = Chain {
         shape: operands[0].shape.clone(),
         spans: vec![],
+        order: vec![],
         operands: operands.iter().cloned().map(Piece::whole).collect(),
         steps,
         results: stored.iter().map(|&step| (step, 0)).collect(),

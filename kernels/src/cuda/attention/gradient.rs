@@ -9,13 +9,16 @@ use planner_ir::{Attention, Blind, DType};
 use super::super::launch::{Argument, Launch, Piece, Uncovered, Work};
 use super::super::number::{computed, literal, suffix};
 use super::super::strides::{Arguments, signed};
-use super::{Shape, TILE, WARPS, blind_score, fill, launch, scores, stored, wide};
+use super::{Shape, TILE, WARPS, blind_score, expect_rows, fill, launch, scores, stored, strides, wide};
 
 mod tensor; // on tensor cores
 
 const OWN: &str = include_str!("../templates/attention_own.cu");
 const GRADIENT: &str = include_str!("../templates/attention_gradient.cu");
 const MASK: &str = include_str!("../templates/attention_mask.cu");
+
+/// What is read by every kernel but the first: the number of the operand, and its name.
+const READ: [(usize, &str); 4] = [(0, "q"), (1, "k"), (2, "v"), (5, "dy")];
 
 /// Which gradient.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -77,6 +80,9 @@ pub(in super::super) fn attention_gradient(
     else {
         return Err(Uncovered::Missing(format!("the gradient of attention of {} operands", operands.len())));
     };
+    let strided = operands[..4].iter().chain([&operands[5]]).chain(&results[..3]);
+    expect_rows(strided, &operands[4..5], &results[3..])?;
+    expect_rows([], &operands[6..], &[])?;
     let gradient = Gradient { attention, shape: Shape::new([q, k, v])?, operands, results };
     let rows = gradient.shape.batches * gradient.shape.heads * gradient.shape.queries;
     let mut work = Work { launches: vec![], room: rows * wide(gradient.shape.dtype) };
@@ -106,14 +112,24 @@ impl Gradient<'_> {
         arguments.reads("y", self.shape.dtype, Argument::Operand(3));
         arguments.pointer(&format!("{} *own", computed(self.shape.dtype)), Argument::Room(0));
         arguments.integer("rows", signed(rows));
-        launch("attention_own", &fill(OWN, &self.shape.texts()), arguments, rows.div_ceil(WARPS), 0)
+        arguments.integer("heads", signed(self.shape.heads));
+        arguments.integer("queries", signed(self.shape.queries));
+        for (name, operand) in [("dy", 5), ("y", 3)] {
+            strides(name, &self.operands[operand], &mut arguments);
+        }
+        let mut texts = self.shape.texts();
+        texts.push(("PARAMETERS", arguments.text()));
+        launch("attention_own", &fill(OWN, &texts), arguments, rows.div_ceil(WARPS), 0)
     }
 
     /// What is read by every kernel but the first.
     fn reads(&self) -> Arguments {
         let mut arguments = Arguments::default();
-        for (number, name) in [(0, "q"), (1, "k"), (2, "v"), (5, "dy")] {
+        for (number, name) in READ {
             arguments.reads(name, self.shape.dtype, Argument::Operand(number));
+        }
+        for (number, name) in READ {
+            strides(name, &self.operands[number], &mut arguments);
         }
         arguments.reads("stats", self.operands[4].type_.dtype, Argument::Operand(4));
         arguments.pointer(&format!("const {} *own", computed(self.shape.dtype)), Argument::Room(0));
@@ -133,6 +149,7 @@ impl Gradient<'_> {
         };
         for &(result, name) in written {
             arguments.writes(name, self.results[result].type_.dtype, Argument::Result(result));
+            strides(name, &self.results[result], &mut arguments);
         }
         self.shape.extents(&mut arguments);
         arguments
@@ -140,7 +157,6 @@ impl Gradient<'_> {
 
     /// Declares which block it is, in tiles of so many rows, and where its own rows and others are.
     fn places(&self, towards: Towards, tile: u64) -> String {
-        let (size, e) = (self.shape.size, self.shape.value_size);
         let block = |of: &str| {
             format!(
                 "    const t_u32 tiles = (t_u32)({of} + {}) / {tile}, tile = (t_u32)t_block() % tiles;\n    \
@@ -155,21 +171,23 @@ impl Gradient<'_> {
             Towards::Queries => format!(
                 "{}    const t_i64 first_query = first_own, other_count = keys;\n    \
                  const t_i64 head = outer % (t_u32)heads, batch = outer / (t_u32)heads;\n    \
-                 const t_i64 group = batch * groups + (t_u32)head / ((t_u32)heads / (t_u32)groups);\n    \
-                 {d}own_d = q + (batch * heads + head) * queries * {size};\n    \
-                 {d}own_e = dy + (batch * heads + head) * queries * {e};\n    \
-                 {d}other_d = k + group * keys * {size};\n    \
-                 {d}other_e = v + group * keys * {e};\n    \
-                 out_d += (batch * heads + head) * queries * {size};\n",
+                 const t_i64 group = (t_u32)head / ((t_u32)heads / (t_u32)groups);\n    \
+                 const t_i64 own_d_r = q_r, own_e_r = dy_r, other_d_r = k_r, other_e_r = v_r;\n    \
+                 {d}own_d = q + batch * q_b + head * q_h;\n    \
+                 {d}own_e = dy + batch * dy_b + head * dy_h;\n    \
+                 {d}other_d = k + batch * k_b + group * k_h;\n    \
+                 {d}other_e = v + batch * v_b + group * v_h;\n    \
+                 out_d += batch * out_d_b + head * out_d_h;\n",
                 block("queries"),
             ),
             Towards::Keys => format!(
                 "{}    const t_i64 first_key = first_own, other_count = queries;\n    \
-                 const t_i64 batch = outer / (t_u32)groups, group = outer;\n    \
-                 {d}own_d = k + group * keys * {size};\n    \
-                 {d}own_e = v + group * keys * {e};\n    \
-                 out_d += group * keys * {size};\n    \
-                 out_e += group * keys * {e};\n",
+                 const t_i64 batch = outer / (t_u32)groups, group = outer % (t_u32)groups;\n    \
+                 const t_i64 own_d_r = k_r, own_e_r = v_r, other_d_r = q_r, other_e_r = dy_r;\n    \
+                 {d}own_d = k + batch * k_b + group * k_h;\n    \
+                 {d}own_e = v + batch * v_b + group * v_h;\n    \
+                 out_d += batch * out_d_b + group * out_d_h;\n    \
+                 out_e += batch * out_e_b + group * out_e_h;\n",
                 block("keys"),
             ),
         }
@@ -177,14 +195,14 @@ impl Gradient<'_> {
 
     /// Begins a loop over the heads that share keys, if that is what the rows are towards.
     fn heads(&self, towards: Towards) -> String {
-        let (d, size, e) = (stored(self.shape.dtype), self.shape.size, self.shape.value_size);
+        let d = stored(self.shape.dtype);
         match towards {
             Towards::Queries => String::new(),
             Towards::Keys => format!(
                 "    const t_u32 each = (t_u32)heads / (t_u32)groups, first_head = outer % (t_u32)groups * each;\n    \
                  for (t_i64 head = first_head; head < first_head + each; head++) {{\n        \
-                 const {d} *other_d = q + (batch * heads + head) * queries * {size};\n        \
-                 const {d} *other_e = dy + (batch * heads + head) * queries * {e};\n"
+                 const {d} *other_d = q + batch * q_b + head * q_h;\n        \
+                 const {d} *other_e = dy + batch * dy_b + head * dy_h;\n"
             ),
         }
     }
@@ -216,7 +234,6 @@ impl Gradient<'_> {
             ("DOC", if is_keys { "keys and values" } else { "queries" }.to_owned()),
             ("PARAMETERS", arguments.text()),
             ("PLACES", self.places(towards, TILE)),
-            ("OWNE", "own_e".to_owned()),
             ("MADE", only(format!(", made_two[4][{columns}]"))),
             ("CLEAR", only(format!("        for (int c = 0; c < {columns}; c++) made_two[r][c] = 0;\n"))),
             ("BLINDROWS", rows),
@@ -246,7 +263,7 @@ impl Gradient<'_> {
                 only(format!(
                     "        T_UNROLL\n        for (int c = 0; c < {columns}; c++) {{\n            \
                      const int column = lane + 32 * c;\n            const {t} value = made_two[r][c];\n            \
-                     if (column < {e}) t_store_{second_type}_1(out_e + place * {e} + column, &value);\n        }}\n"
+                     if (column < {e}) t_store_{second_type}_1(out_e + place * out_e_r + column, &value);\n        }}\n"
                 )),
             ),
         ]);

@@ -72,13 +72,13 @@ fn sees_all(shape: &Shape, twice: &str) -> String {
                 float x[2], left = 0, right = 0, count = 0;
                 for (t_i64 key = 0; key < keys; key++) {{
                     {twice}
-{}                    t_load_{dtype}_2(v + key * {e} + c + pair, x);
+{}                    t_load_{dtype}_2(v + key * v_r + c + pair, x);
                     left += x[0];
                     right += x[1];
                     count += 1;
                 }}
                 if (count == 0) break;
-                *(t_u32 *)(y + (rows + query) * {e} + c + pair) = t_pack_{dtype}(left / count, right / count);
+                *(t_u32 *)(y + query * y_r + c + pair) = t_pack_{dtype}(left / count, right / count);
                 most[r] = {};
                 sum[r] = count;
             }}

@@ -6,14 +6,15 @@ KERNEL_ALONE(256) $NAME($PARAMETERS) {
     $T *weights = v_rows + 32 * $EP + warp * 32;
     const t_u32 tiles = (t_u32)(queries + 31) / 32, tile = (t_u32)t_block() % tiles, outer = (t_u32)t_block() / tiles;
     const t_i64 first_query = (t_i64)tile * 32, head = outer % (t_u32)heads, batch = outer / (t_u32)heads;
-    const t_i64 group = batch * groups + (t_u32)head / ((t_u32)heads / (t_u32)groups);
+    const t_i64 group = (t_u32)head / ((t_u32)heads / (t_u32)groups);
     $T most[4], sum[4], made[4][$EC];
-    q += ((batch * heads + head) * queries + first_query) * $DE;
-    k += group * keys * $DE;
-    v += group * keys * $EE;
+    q += batch * q_b + head * q_h + first_query * q_r;
+    k += batch * k_b + group * k_h;
+    v += batch * v_b + group * v_h;
+    y += batch * y_b + head * y_h;
     for (int i = t_thread(); i < 32 * $DE; i += 256) {
         $T x = 0;
-        if (first_query + i / $DE < queries) t_load_$D_1(q + i, &x);
+        if (first_query + i / $DE < queries) t_load_$D_1(q + i / $DE * q_r + i % $DE, &x);
         q_rows[i / $DE * $DP + i % $DE] = x;
     }
     for (int r = 0; r < 4; r++) {
@@ -25,12 +26,12 @@ KERNEL_ALONE(256) $NAME($PARAMETERS) {
         t_barrier();
         for (int i = t_thread(); i < 32 * $DE; i += 256) {
             $T x = 0;
-            if (first_key + i / $DE < keys) t_load_$D_1(k + first_key * $DE + i, &x);
+            if (first_key + i / $DE < keys) t_load_$D_1(k + (first_key + i / $DE) * k_r + i % $DE, &x);
             k_rows[i / $DE * $DP + i % $DE] = x;
         }
         for (int i = t_thread(); i < 32 * $EE; i += 256) {
             $T x = 0;
-            if (first_key + i / $EE < keys) t_load_$D_1(v + first_key * $EE + i, &x);
+            if (first_key + i / $EE < keys) t_load_$D_1(v + (first_key + i / $EE) * v_r + i % $EE, &x);
             v_rows[i / $EE * $EP + i % $EE] = x;
         }
         t_barrier();
@@ -66,7 +67,7 @@ $BLIND        const int sees = most[r] != -T_INFINITY_$U;
         for (int c = 0; c < $EC; c++) {
             const int column = lane + 32 * c;
             const $T own = sees ? made[r][c] / sum[r] : ($T)0;
-            if (column < $EE) t_store_$F_1(y + row * $EE + column, &own);
+            if (column < $EE) t_store_$F_1(y + query * y_r + column, &own);
         }
 $STATISTICS    }
 }

@@ -12,24 +12,24 @@ $PLACES    $T made_one[4][$DC]$MADE;
 $CLEAR    }
     for (int i = t_thread(); i < 32 * $DE; i += 256) {
         $T x = 0;
-        if (first_own + i / $DE < own_count) t_load_$D_1(own_d + first_own * $DE + i, &x);
+        if (first_own + i / $DE < own_count) t_load_$D_1(own_d + (first_own + i / $DE) * own_d_r + i % $DE, &x);
         own_one[i / $DE * $DP + i % $DE] = x;
     }
     for (int i = t_thread(); i < 32 * $EE; i += 256) {
         $T x = 0;
-        if (first_own + i / $EE < own_count) t_load_$D_1($OWNE + first_own * $EE + i, &x);
+        if (first_own + i / $EE < own_count) t_load_$D_1(own_e + (first_own + i / $EE) * own_e_r + i % $EE, &x);
         own_two[i / $EE * $EP + i % $EE] = x;
     }
 $HEADS        for (t_i64 first_other = $BEGIN; first_other < $END; first_other += 32) {
 $SKIP            t_barrier();
             for (int i = t_thread(); i < 32 * $DE; i += 256) {
                 $T x = 0;
-                if (first_other + i / $DE < other_count) t_load_$D_1(other_d + first_other * $DE + i, &x);
+                if (first_other + i / $DE < other_count) t_load_$D_1(other_d + (first_other + i / $DE) * other_d_r + i % $DE, &x);
                 one_rows[i / $DE * $DP + i % $DE] = x;
             }
             for (int i = t_thread(); i < 32 * $EE; i += 256) {
                 $T x = 0;
-                if (first_other + i / $EE < other_count) t_load_$D_1(other_e + first_other * $EE + i, &x);
+                if (first_other + i / $EE < other_count) t_load_$D_1(other_e + (first_other + i / $EE) * other_e_r + i % $EE, &x);
                 two_rows[i / $EE * $EP + i % $EE] = x;
             }
             t_barrier();
@@ -63,7 +63,7 @@ $HEADSEND    T_UNROLL
         for (int c = 0; c < $DC; c++) {
             const int column = lane + 32 * c;
             const $T value = made_one[r][c] * $SCALE;
-            if (column < $DE) t_store_$F_1(out_d + place * $DE + column, &value);
+            if (column < $DE) t_store_$F_1(out_d + place * out_d_r + column, &value);
         }
 $STORESECOND    }
 }

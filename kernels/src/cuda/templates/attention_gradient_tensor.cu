@@ -2,10 +2,10 @@
 $BLINDROWS/* The gradient of attention towards $DOC on tensor cores: a block computes 64 rows, a warp 16 of them,
    by tiles of 64 rows of the other side, $STEP at a time; the next tile is on its way while one is
    computed. Exponentials are of base 2. */
-FN void $NAME_load(t_u16 *to, const t_u16 *from, t_i64 first, t_i64 count, int columns) {
+FN void $NAME_load(t_u16 *to, const t_u16 *from, t_i64 first, t_i64 count, t_i64 apart, int columns) {
     for (int i = t_thread(); i < 64 * columns / 8; i += 128) {
         const int row = i / (columns / 8), column = i % (columns / 8) * 8, there = first + row < count;
-        t_copy_async(to + row * (columns + 8) + column, from + (there ? first + row : 0) * columns + column, there);
+        t_copy_async(to + row * (columns + 8) + column, from + (there ? first + row : 0) * apart + column, there);
     }
 }
 /* Of 64 queries the largest score, above all where nothing is seen, so that nothing weighs; the logarithm
@@ -31,11 +31,11 @@ KERNEL_ALONE(128) $NAME($PARAMETERS) {
 $PLACES    float made_one[$DE / 8][4]$MADE;
     T_UNROLL
     for (int c = 0; c < $DE / 8; c++) made_one[c][0] = made_one[c][1] = made_one[c][2] = made_one[c][3] = 0;
-$CLEAR    $NAME_load(own_one, own_d, first_own, own_count, $DE);
-    $NAME_load(own_two, own_e, first_own, own_count, $EE);
+$CLEAR    $NAME_load(own_one, own_d, first_own, own_count, own_d_r, $DE);
+    $NAME_load(own_two, own_e, first_own, own_count, own_e_r, $EE);
 $ROWS$HEADS$RANGE        if (begin < end) {
-            $NAME_load(one_rows, other_d, begin, other_count, $DE);
-            $NAME_load(two_rows, other_e, begin, other_count, $EE);
+            $NAME_load(one_rows, other_d, begin, other_count, other_d_r, $DE);
+            $NAME_load(two_rows, other_e, begin, other_count, other_e_r, $EE);
 $ROWSFIRST        }
         t_commit();
         int stage = 0;
@@ -44,8 +44,8 @@ $ROWSFIRST        }
 $NEXT            const t_i64 first_$OTHER = first_other;
             const t_u16 *one = one_rows + stage * 64 * ($DE + 8), *two = two_rows + stage * 64 * ($EE + 8);
             if (next < end) {
-                $NAME_load(one_rows + (stage ^ 1) * 64 * ($DE + 8), other_d, next, other_count, $DE);
-                $NAME_load(two_rows + (stage ^ 1) * 64 * ($EE + 8), other_e, next, other_count, $EE);
+                $NAME_load(one_rows + (stage ^ 1) * 64 * ($DE + 8), other_d, next, other_count, other_d_r, $DE);
+                $NAME_load(two_rows + (stage ^ 1) * 64 * ($EE + 8), other_e, next, other_count, other_e_r, $EE);
 $ROWSNEXT            }
             t_commit();
             t_wait_but_one();
@@ -119,7 +119,7 @@ $HEADSEND    T_UNROLL
         if (place >= own_count) continue;
         T_UNROLL
         for (int c = 0; c < $DE / 8; c++) {
-            *(t_u32 *)(out_d + place * $DE + c * 8 + pair) =
+            *(t_u32 *)(out_d + place * out_d_r + c * 8 + pair) =
                 t_pack_$D(made_one[c][2 * r] * $SCALE, made_one[c][2 * r + 1] * $SCALE);
         }
 $STORESECOND    }

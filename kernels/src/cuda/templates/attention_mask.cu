@@ -12,16 +12,18 @@ KERNEL_ALONE(256) $NAME($PARAMETERS) {
     for (t_i64 query = query_at; query < queries; query += mask_queries)
     for (t_i64 key = key_at; key < keys; key += mask_keys) {
         const t_i64 row = (batch * heads + head) * queries + query;
-        const t_i64 place = (batch * groups + head / (heads / groups)) * keys + key;
+        const t_i64 group = head / (heads / groups);
+        const $C *q_row = q + batch * q_b + head * q_h + query * q_r, *dy_row = dy + batch * dy_b + head * dy_h + query * dy_r;
+        const $C *k_row = k + batch * k_b + group * k_h + key * k_r, *v_row = v + batch * v_b + group * v_h + key * v_r;
         $T s = 0, gradient = 0, slope = 1, pair[2], a, b;
         T_UNROLL_FEW for (int c = 0; c < $DE; c++) {
-            t_load_$D_1(q + row * $DE + c, &a);
-            t_load_$D_1(k + place * $DE + c, &b);
+            t_load_$D_1(q_row + c, &a);
+            t_load_$D_1(k_row + c, &b);
             s += a * b;
         }
         T_UNROLL_FEW for (int c = 0; c < $EE; c++) {
-            t_load_$D_1(dy + row * $EE + c, &a);
-            t_load_$D_1(v + place * $EE + c, &b);
+            t_load_$D_1(dy_row + c, &a);
+            t_load_$D_1(v_row + c, &b);
             gradient += a * b;
         }
 $SCORE        t_load_$P_2(stats + 2 * row, pair);

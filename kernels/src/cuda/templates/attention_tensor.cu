@@ -2,10 +2,10 @@
 /* Attention on tensor cores: a block computes 64 queries of a head, a warp 16 of them, by tiles of 64
    keys, the next of which are on their way while one is computed. Exponentials are of base 2; scores are
    not, as those of the lowest finite mask would be lower than any number. */
-FN void $LOAD(t_u16 *to, const t_u16 *from, t_i64 first, t_i64 keys, int columns, int pitch) {
+FN void $LOAD(t_u16 *to, const t_u16 *from, t_i64 first, t_i64 keys, t_i64 apart, int columns, int pitch) {
     for (int i = t_thread(); i < 64 * columns / 8; i += 128) {
         const int row = i / (columns / 8), column = i % (columns / 8) * 8, there = first + row < keys;
-        t_copy_async(to + row * pitch + column, from + (there ? first + row : 0) * columns + column, there);
+        t_copy_async(to + row * pitch + column, from + (there ? first + row : 0) * apart + column, there);
     }
 }
 KERNEL_ALONE(128) $NAME($PARAMETERS) {
@@ -13,35 +13,36 @@ KERNEL_ALONE(128) $NAME($PARAMETERS) {
     const int lane = t_thread() % 32, warp = t_thread() / 32, pair = lane % 4 * 2;
     const t_u32 tiles = (t_u32)(queries + 63) / 64, tile = (t_u32)t_block() % tiles, outer = (t_u32)t_block() / tiles;
     const t_i64 first_query = (t_i64)(tiles - 1 - tile) * 64, head = outer % (t_u32)heads, batch = outer / (t_u32)heads;
-    const t_i64 group = batch * groups + (t_u32)head / ((t_u32)heads / (t_u32)groups);
+    const t_i64 group = (t_u32)head / ((t_u32)heads / (t_u32)groups);
     const t_i64 own = first_query + warp * 16 + lane / 4, rows = (batch * heads + head) * queries;
     const t_i64 begin = $BEGIN, end = $END;
     t_u32 q_parts[$DE / 16][4];
     float made[$EE / 8][4], most[2] = {-T_INFINITY_F, -T_INFINITY_F}, sum[2] = {0, 0};
-    q += rows * $DE;
-    k += group * keys * $DE;
-    v += group * keys * $EE;
+    q += batch * q_b + head * q_h;
+    k += batch * k_b + group * k_h;
+    v += batch * v_b + group * v_h;
+    y += batch * y_b + head * y_h;
     T_UNROLL
     for (int c = 0; c < $DE / 16; c++) {
         T_UNROLL
         for (int i = 0; i < 4; i++) {
             const t_i64 row = own + i % 2 * 8;
-            q_parts[c][i] = row < queries ? *(const t_u32 *)(q + row * $DE + c * 16 + i / 2 * 8 + pair) : 0;
+            q_parts[c][i] = row < queries ? *(const t_u32 *)(q + row * q_r + c * 16 + i / 2 * 8 + pair) : 0;
         }
     }
     T_UNROLL
     for (int c = 0; c < $EE / 8; c++) made[c][0] = made[c][1] = made[c][2] = made[c][3] = 0;
     if (begin < end) {
-        $LOAD(k_rows, k, begin, keys, $DE, $DE + 8);
-        $LOAD(v_rows, v, begin, keys, $EE, $EE + 8);
+        $LOAD(k_rows, k, begin, keys, k_r, $DE, $DE + 8);
+        $LOAD(v_rows, v, begin, keys, v_r, $EE, $EE + 8);
     }
     t_commit();
     int stage = 0;
     for (t_i64 first_key = begin; first_key < end; first_key += 64, stage ^= 1) {
         const t_u16 *k_tile = k_rows + stage * 64 * ($DE + 8), *v_tile = v_rows + stage * 64 * ($EE + 8);
         if (first_key + 64 < end) {
-            $LOAD(k_rows + (stage ^ 1) * 64 * ($DE + 8), k, first_key + 64, keys, $DE, $DE + 8);
-            $LOAD(v_rows + (stage ^ 1) * 64 * ($EE + 8), v, first_key + 64, keys, $EE, $EE + 8);
+            $LOAD(k_rows + (stage ^ 1) * 64 * ($DE + 8), k, first_key + 64, keys, k_r, $DE, $DE + 8);
+            $LOAD(v_rows + (stage ^ 1) * 64 * ($EE + 8), v, first_key + 64, keys, v_r, $EE, $EE + 8);
         }
         t_commit();
         t_wait_but_one();
@@ -125,7 +126,7 @@ $SCORE                }
         if (query < queries) {
             T_UNROLL
             for (int c = 0; c < $EE / 8; c++) {
-                *(t_u32 *)(y + (rows + query) * $EE + c * 8 + pair) =
+                *(t_u32 *)(y + query * y_r + c * 8 + pair) =
                     t_pack_$D(made[c][2 * r] * factor, made[c][2 * r + 1] * factor);
             }
 $BLIND$STATISTICS        }

@@ -1,6 +1,6 @@
 
 /* $DOC: a block makes $K results, each by $R threads; a part of what is reduced to each block. */
-KERNEL(256) $NAME(const $C *x, $E *y, t_i64 results, t_i64 length, t_i64 parts, t_i64 part$PARAMETERS) {
+KERNEL(256) $NAME($PARAMETERS) {
     $A *room = ($A *)t_arena;
     const int own = t_thread() % $K, lane = t_thread() / $K;
     const t_i64 groups = (results + $K - 1) / $K, chunk = t_block() / groups;
@@ -8,11 +8,11 @@ KERNEL(256) $NAME(const $C *x, $E *y, t_i64 results, t_i64 length, t_i64 parts, 
     const t_i64 end = (chunk + 1) * part < length ? (chunk + 1) * part : length;
     $A total = $IDENTITY;
     if (result < results) {
-$KEPT        const t_i64 base = $BASE;
+$KEPT        const t_i64 base = $BASE$SECOND;
         for (t_i64 j = chunk * part + lane; j < end; j += $R) {
 $REDUCED            $A next;
             t_load_$D_1(x + base + ($OFFSET), &next);
-            total = $COMBINED;
+$FACTOR            total = $COMBINED;
         }
     }
     room[lane * $K + own] = total;

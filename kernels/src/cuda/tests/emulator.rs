@@ -10,7 +10,7 @@ use std::sync::atomic::{AtomicU32, Ordering};
 use planner_ir::{DType, Op, Type};
 
 use crate::array::{Array, Span, Tensor, TensorMut};
-use crate::cuda::{Argument, Chain, Input, Piece, Work, chained, host_program, kernels};
+use crate::cuda::{Argument, Chain, Input, Piece, Uncovered, Work, chained, host_program, kernels};
 
 /// How many orders of threads each work is run in.
 const ORDERS: u64 = 2;
@@ -67,12 +67,12 @@ impl Trial {
         let operands: Vec<Piece> = self
             .operands
             .iter()
-            .map(|(it, spans)| Piece { type_: it.type_().clone(), spans: spans.clone() })
+            .map(|(it, spans)| Piece { spans: spans.clone(), ..Piece::whole(it.type_().clone()) })
             .collect();
         let results: Vec<Piece> = self
             .results
             .iter()
-            .map(|(it, spans)| Piece { type_: it.clone(), spans: spans.clone() })
+            .map(|(it, spans)| Piece { spans: spans.clone(), ..Piece::whole(it.clone()) })
             .collect();
         kernels(&self.op, &operands, &results).unwrap_or_else(|error| panic!("{}: {error}", self.title()))
     }
@@ -251,6 +251,50 @@ impl Request {
         }
         request
     }
+}
+
+/// An array as it lies in memory in that order of its dimensions.
+fn lying(array: &Array, order: &[usize]) -> Array {
+    let turned = Op::Transpose { permutation: order.to_vec() };
+    crate::evaluate(&turned, &[array]).unwrap().remove(0)
+}
+
+/// The same where operands, and then results, lie in these orders of their dimensions.
+pub(super) fn check_in_orders(trials: Vec<(Trial, Vec<Vec<usize>>)>) {
+    let (mut lie, mut works, mut all_expected) = (vec![], vec![], vec![]);
+    for (mut trial, orders) in trials {
+        let (of_operands, of_results) = orders.split_at(trial.operands.len());
+        let piece = |type_: &Type, spans: &[Span], order: &[usize]| Piece {
+            type_: type_.clone(),
+            spans: spans.to_vec(),
+            order: order.to_vec(),
+        };
+        let operands = trial.operands.iter().zip(of_operands);
+        let operands: Vec<Piece> =
+            operands.map(|((it, spans), order)| piece(it.type_(), spans, order)).collect();
+        let results = trial.results.iter().zip(of_results);
+        let results: Vec<Piece> = results.map(|((it, spans), order)| piece(it, spans, order)).collect();
+        works.push(match kernels(&trial.op, &operands, &results) {
+            Ok(work) => work,
+            // Without the library.
+            Err(Uncovered::Library(it)) => {
+                let launches = it.before.into_iter().chain(it.plain.launches).chain(it.after).collect();
+                Work { launches, room: it.room }
+            }
+            Err(error) => panic!("{} in {orders:?}: {error}", trial.title()),
+        });
+        let expected = trial.expected().into_iter().zip(of_results);
+        all_expected.push(expected.map(|(it, order)| lying(&it, order)).collect());
+        for ((array, _), order) in trial.operands.iter_mut().zip(of_operands) {
+            *array = lying(array, order);
+        }
+        for ((type_, _), order) in trial.results.iter_mut().zip(of_results) {
+            let shape: Vec<u64> = order.iter().map(|&dim| type_.shape[dim]).collect();
+            *type_ = Type::new(type_.dtype, shape);
+        }
+        lie.push(trial);
+    }
+    check_works(&lie, &works, &all_expected);
 }
 
 /// Runs each trial's kernels in several orders of threads, and compares with what the operation

@@ -18,8 +18,14 @@ struct Parts {
 
 impl Parts {
     fn new(shape: &[u64]) -> Self {
-        let chain =
-            Chain { shape: shape.to_vec(), spans: vec![], operands: vec![], steps: vec![], results: vec![] };
+        let chain = Chain {
+            shape: shape.to_vec(),
+            spans: vec![],
+            order: vec![],
+            operands: vec![],
+            steps: vec![],
+            results: vec![],
+        };
         Self { chain, operands: vec![] }
     }
 

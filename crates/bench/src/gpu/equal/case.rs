@@ -75,7 +75,8 @@ impl Cases {
         let mut targets: Vec<TensorMut> =
             targets.map(|(it, (_, spans))| TensorMut { spans, ..it.tensor_mut() }).collect();
         compute(op, &given, &mut targets).map_err(failed)?;
-        let piece = |type_: &Type, spans: &[Span]| Piece { type_: type_.clone(), spans: spans.to_vec() };
+        let piece =
+            |type_: &Type, spans: &[Span]| Piece { spans: spans.to_vec(), ..Piece::whole(type_.clone()) };
         let of: Vec<Piece> = operands.iter().map(|(it, spans)| piece(it.type_(), spans)).collect();
         let to: Vec<Piece> = results.iter().map(|(it, spans)| piece(it, spans)).collect();
         let work = cuda::kernels(op, &of, &to).map_err(failed)?;
@@ -143,8 +144,14 @@ pub(super) struct Parts {
 
 impl Parts {
     pub(super) fn new(shape: &[u64]) -> Self {
-        let chain =
-            Chain { shape: shape.to_vec(), spans: vec![], operands: vec![], steps: vec![], results: vec![] };
+        let chain = Chain {
+            shape: shape.to_vec(),
+            spans: vec![],
+            order: vec![],
+            operands: vec![],
+            steps: vec![],
+            results: vec![],
+        };
         Self { chain, operands: Vec::new() }
     }
 

@@ -149,7 +149,7 @@ fn stored_second(dtype: &str, columns: u64) -> String {
     format!(
         "        T_UNROLL
         for (int c = 0; c < {}; c++) {{
-            *(t_u32 *)(out_e + place * {columns} + c * 8 + pair) =
+            *(t_u32 *)(out_e + place * out_e_r + c * 8 + pair) =
                 t_pack_{dtype}(made_two[c][2 * r], made_two[c][2 * r + 1]);
         }}
 ",
