@@ -70,7 +70,12 @@ impl Alike {
 
     fn add(&mut self, program: &Program, compute: &Compute) {
         let blocks = || compute.operands.iter().chain(&compute.results).map(|it| it.buffer.0);
-        if matches!(*compute.op, Op::Contract(_) | Op::Attention(_) | Op::AttentionGradient { .. }) {
+        // Each of what these read and make lies by itself.
+        let is_apart = matches!(
+            *compute.op,
+            Op::Contract(_) | Op::Reduce { .. } | Op::Attention(_) | Op::AttentionGradient { .. }
+        );
+        if is_apart {
             return;
         }
         let Some(made) =

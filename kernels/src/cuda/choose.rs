@@ -65,6 +65,7 @@ pub fn takes_orders(op: &Op) -> bool {
         || matches!(
             op,
             Op::Contract(_)
+                | Op::Reduce { .. }
                 | Op::Attention(_)
                 | Op::AttentionGradient { .. }
                 | Op::Rotary(_)

@@ -8,7 +8,7 @@ use planner_ir::{DType, Reduction};
 
 use super::launch::{Argument, Kernel, Launch, Piece, Uncovered, Work};
 use super::number::{computed, suffix};
-use super::strides::{Arguments, Levels, own_strides, signed};
+use super::strides::{Arguments, Levels, signed};
 use super::text::filled;
 use crate::number::computed_as;
 
@@ -32,9 +32,15 @@ pub(super) fn reduce(reduction: Reduction, dims: &[usize], x: &Piece, y: &Piece)
     if dtype == DType::Bool {
         return Err(Uncovered::Missing(format!("{reduction:?} of {dtype}")));
     }
-    let strides = own_strides(shape);
+    if !y.is_row_major() {
+        return Err(Uncovered::Missing(format!("{reduction:?} in the order {:?}", y.order)));
+    }
+    let strides = x.strides();
     let some = |reduced: bool| {
-        let dims: Vec<usize> = (0..shape.len()).filter(|dim| dims.contains(dim) == reduced).collect();
+        let mut dims: Vec<usize> = (0..shape.len()).filter(|dim| dims.contains(dim) == reduced).collect();
+        if reduced {
+            dims.sort_by_key(|&dim| std::cmp::Reverse(strides[dim]));
+        }
         let extents: Vec<u64> = dims.iter().map(|&dim| shape[dim]).collect();
         Levels::new(&extents, &[dims.iter().map(|&dim| strides[dim]).collect()])
     };

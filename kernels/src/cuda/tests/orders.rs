@@ -1,7 +1,7 @@
 //! Values whose dimensions lie in other orders in memory than their shapes have them.
 
 use arbtest::arbitrary::{Result, Unstructured};
-use planner_ir::{Attention, Binary, Blind, Contract, DType, Label, Op, Pairing, Real};
+use planner_ir::{Attention, Binary, Blind, Contract, DType, Label, Op, Pairing, Real, Reduction};
 
 use super::emulator::{Trial, check_in_orders};
 use super::values::{many, numbers, tolerance};
@@ -74,8 +74,8 @@ fn attention_takes_heads_from_rows() {
 }
 
 #[test]
-fn functions_of_elements_and_rotations_go_along_memory() {
-    let trials = many(24, |u, seed| {
+fn functions_of_elements_sums_and_rotations_go_along_memory() {
+    let trials = many(40, |u, seed| {
         let dtype = *u.choose(&[DType::F32, DType::BF16])?;
         let shape = [2, *u.choose(&[1, 3])?, *u.choose(&[1, 5])?, *u.choose(&[8, 12])?];
         let x = numbers(dtype, &shape, seed);
@@ -90,6 +90,13 @@ fn functions_of_elements_and_rotations_go_along_memory() {
                 let trial = Trial::whole(Op::Binary(Binary::Mul), vec![x, of_head], tolerance(dtype));
                 (trial, vec![vec![0, 2, 1, 3], identity(3), vec![0, 2, 1, 3]])
             });
+        }
+        if u.ratio(1, 3)? {
+            let dims = u.choose(&[vec![0, 2], vec![3], vec![0, 1, 2], vec![1, 3]])?.clone();
+            let op = Op::Reduce { reduction: *u.choose(&[Reduction::Sum, Reduction::Mean])?, dims };
+            let trial = Trial::whole(op, vec![x], 20.0 * tolerance(dtype));
+            let own = identity(trial.results[0].0.shape.len());
+            return Ok((trial, vec![order(u, 4, 0)?, own]));
         }
         let own = order(u, 4, 1)?;
         let pairing = *u.choose(&[Pairing::Halves, Pairing::Neighbours])?;
