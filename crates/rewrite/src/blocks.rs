@@ -27,6 +27,7 @@ use std::ops::Range;
 use planner_ir::{Graph, ValueId};
 
 pub use check::check;
+pub(crate) use narrow::bounded;
 pub use narrow::narrowed;
 pub(crate) use order::with_local_constants;
 pub(crate) use rebuild::{rebuilt, reformed};

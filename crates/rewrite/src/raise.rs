@@ -29,7 +29,7 @@ use std::fmt;
 
 use planner_ir::{Graph, Op, Recurrence, Type, Unary};
 
-use crate::blocks::{blocks, rebuilt};
+use crate::blocks::{blocks, bounded, rebuilt};
 use body::RaisedBody;
 pub use masks::{AttentionKind, Sight, attentions, predicts_tokens};
 
@@ -123,7 +123,14 @@ pub fn raise_rules() -> Vec<RuleText> {
     rules::all().into_iter().map(text).collect()
 }
 
+/// How many nodes are raised together at most: the cheapest program is found by comparing what its terms need,
+/// which are as many sets of as many classes as there are nodes.
+const MOST_NODES: usize = 8192;
+
 /// The graph in named operations.
+///
+/// What it takes grows with the nodes and no faster: a block has as many as [`MOST_NODES`], and longer ones are cut
+/// where least is alive; an idiom that lies across such a place is not named.
 pub fn raise(graph: &Graph) -> Result<Raised, RaiseError> {
     for node in &graph.nodes {
         if node.op.infer(&graph.types_of(&node.operands)).ok() != Some(graph.types_of(&node.results)) {
@@ -131,8 +138,8 @@ pub fn raise(graph: &Graph) -> Result<Raised, RaiseError> {
         }
     }
     let rules = rules::all();
-    let blocks =
-        blocks(&share::shared(&marked::marked(&mixture::mixed(&carried::carried(&placed::placed(graph))))));
+    let graph = marked::marked(&mixture::mixed(&carried::carried(&placed::placed(graph))));
+    let blocks = bounded(blocks(&share::shared(&graph)), MOST_NODES);
     let mut statistics = Statistics {
         blocks: blocks.unique.len(),
         segments: blocks.segments.len(),

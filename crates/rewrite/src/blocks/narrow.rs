@@ -4,6 +4,8 @@
 //! size, is one block; who wants to cut a program into stages or to compute parts of it again looks for
 //! places in it over which few bytes are needed later.
 
+use std::ops::Range;
+
 use planner_ir::{Graph, Source};
 
 use super::describe::describe;
@@ -22,18 +24,39 @@ const LONG: usize = 4 * LEAST;
 /// # Panics
 /// If the result is not a cut of the same graph, which would be a mistake of ours.
 pub fn narrowed(blocks: &Blocks) -> Blocks {
+    cut(blocks, |count, nodes| count == 1 && nodes >= LONG, cuts)
+}
+
+/// The same graph in blocks of no more nodes than that, longer ones cut where least is alive, whether they repeat
+/// or not: what grows faster than with the nodes of a block is then bounded.
+///
+/// # Panics
+/// As [`narrowed`] does.
+pub(crate) fn bounded(blocks: Blocks, most: usize) -> Blocks {
+    if blocks.unique.iter().all(|block| block.body.nodes.len() <= most) {
+        return blocks;
+    }
+    cut(&blocks, |_, nodes| nodes > most, |alive, nodes| pieces(alive, nodes, most))
+}
+
+/// The same graph, the segments cut whose blocks are chosen by how often they repeat and how many nodes they have.
+fn cut(
+    blocks: &Blocks,
+    is_cut: impl Fn(usize, usize) -> bool,
+    places: impl Fn(&[i128], Range<usize>) -> Vec<usize>,
+) -> Blocks {
     let alive = alive(&blocks.graph);
     let mut runs = Vec::new();
     let mut segments = blocks.segments.iter();
     while let Some(segment) = segments.next() {
         let (start, period) = (segment.nodes.start, segment.nodes.len());
         let count = blocks.unique[segment.block].count;
-        if count > 1 {
+        if !is_cut(count, period) {
             runs.push(Run { start, period, count });
             segments.by_ref().take(count - 1).for_each(drop);
             continue;
         }
-        let cuts = if period < LONG { Vec::new() } else { cuts(&alive, segment.nodes.clone()) };
+        let cuts = places(&alive, segment.nodes.clone());
         let ends = cuts.iter().copied().chain([segment.nodes.end]);
         let starts = [start].into_iter().chain(cuts.iter().copied());
         runs.extend(starts.zip(ends).map(|(start, end)| Run { start, period: end - start, count: 1 }));
@@ -72,7 +95,7 @@ fn alive(graph: &Graph) -> Vec<i128> {
 }
 
 /// The places of a stretch at which fewest bytes are alive, of all in their neighbourhood.
-fn cuts(alive: &[i128], nodes: std::ops::Range<usize>) -> Vec<usize> {
+fn cuts(alive: &[i128], nodes: Range<usize>) -> Vec<usize> {
     let mut cuts: Vec<usize> = Vec::new();
     for at in nodes.start + LEAST..(nodes.end + 1).saturating_sub(LEAST) {
         let near = (at - LEAST).max(nodes.start + 1)..=(at + LEAST).min(nodes.end - 1);
@@ -80,6 +103,19 @@ fn cuts(alive: &[i128], nodes: std::ops::Range<usize>) -> Vec<usize> {
         if narrow && cuts.last().is_none_or(|&before| at >= before + LEAST) {
             cuts.push(at);
         }
+    }
+    cuts
+}
+
+/// The places that leave no more than `most` nodes between them, each where fewest bytes are alive in the second half
+/// of what may be one piece.
+fn pieces(alive: &[i128], nodes: Range<usize>, most: usize) -> Vec<usize> {
+    let mut cuts = Vec::new();
+    let mut start = nodes.start;
+    while nodes.end - start > most {
+        let near = start + most.div_ceil(2)..=start + most;
+        start = near.min_by_key(|&at| alive[at]).unwrap_or(start + most);
+        cuts.push(start);
     }
     cuts
 }

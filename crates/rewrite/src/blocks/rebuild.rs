@@ -1,5 +1,7 @@
 //! A graph whose segments are other bodies.
 
+use std::collections::BTreeMap;
+
 use planner_ir::{Graph, Output, Source, ValueId};
 
 use super::{Block, Blocks, Segment};
@@ -59,12 +61,16 @@ pub(crate) fn rebuilt<'a>(blocks: &Blocks, body_of: &dyn Fn(usize) -> &'a Graph)
             made[index] = values[operand.0];
         }
         let template = &blocks.unique[segment.block].body;
+        let mut first = BTreeMap::new();
+        for (place, node) in template.nodes.iter().enumerate() {
+            first.entry(&node.origin).or_insert(place);
+        }
         for (index, node) in body.nodes.iter().enumerate() {
             let operands = node.operands.iter().map(|it| made[it.0]).collect();
             // The first repetition lent its names; each has its own. Several nodes may have one name in
             // the first that have several in another: those that stay at their place keep theirs.
             let lent = |place: &usize| template.nodes.get(*place).is_some_and(|it| it.origin == node.origin);
-            let place = Some(index).filter(lent).or_else(|| (0..template.nodes.len()).find(lent));
+            let place = Some(index).filter(lent).or_else(|| first.get(&node.origin).copied());
             let origin = place.map_or(node.origin.clone(), |place| origins[place].origin.clone());
             let results = graph.push_node(node.op.clone(), operands, body.types_of(&node.results), origin);
             for (&local, result) in node.results.iter().zip(results) {

@@ -6,7 +6,8 @@
 //! confirmed with the operands: inside a repetition they must be at the same places, outside they
 //! must be bindable (`Binding`).
 
-use std::collections::BTreeMap;
+use std::cmp::Reverse;
+use std::collections::{BTreeMap, BinaryHeap};
 
 use planner_ir::{Graph, NodeId, Op, Source, Type, ValueId};
 
@@ -68,29 +69,28 @@ fn kind(graph: &Graph, value: ValueId) -> u8 {
 pub(super) fn find(graph: &Graph, tokens: &[usize], order: &[NodeId]) -> Vec<Run> {
     let places = Places::of(graph, order);
     let sequence: Vec<usize> = order.iter().map(|node| tokens[node.0]).collect();
-    let mut stretches: Vec<Stretch> = Vec::new();
+    let mut found: Vec<Stretch> = Vec::new();
     for period in periods(&sequence) {
-        stretches_of(&sequence, period, &mut stretches);
+        stretches_of(&sequence, period, &mut found);
     }
+    // Ascending and disjoint; a run is worth most that saves most, of those the one that repeats most often.
     let mut runs: Vec<Run> = Vec::new();
-    loop {
-        let best = (0..stretches.len())
-            .max_by_key(|&it| (stretches[it].saving(), usize::MAX - stretches[it].period, usize::MAX - it));
-        let Some(stretch) = best.map(|it| stretches.swap_remove(it)) else {
-            break;
-        };
+    let rank =
+        |stretch: Stretch| (stretch.saving(), Reverse(stretch.period), Reverse(stretch.start), stretch.end);
+    let mut stretches: BinaryHeap<_> = found.into_iter().map(rank).collect();
+    while let Some((_, Reverse(period), Reverse(start), end)) = stretches.pop() {
+        let stretch = Stretch { start, end, period };
         let free = stretch.without(&runs);
         if free != [stretch] {
-            stretches.extend(free);
+            stretches.extend(free.into_iter().map(rank));
             continue;
         }
         if let Some(run) = places.confirm(&stretch).filter(|run| run.period * (run.count - 1) >= LEAST_SAVING)
         {
-            runs.push(run);
-            stretches.extend(stretch.without(&runs));
+            runs.insert(runs.partition_point(|it| it.start < run.start), run);
+            stretches.extend(stretch.without(&runs).into_iter().map(rank));
         }
     }
-    runs.sort_unstable();
     runs
 }
 
@@ -107,22 +107,17 @@ impl Stretch {
         ((self.end - self.start) / self.period).saturating_sub(1) * self.period
     }
 
-    /// What runs leave of it, where two repetitions have room.
+    /// What runs, ascending and disjoint, leave of it, where two repetitions have room.
     fn without(&self, runs: &[Run]) -> Vec<Self> {
-        let mut pieces = vec![*self];
-        for run in runs {
-            let cut = |piece: Self| {
-                let before = Self { end: piece.end.min(run.start), ..piece };
-                let after = Self { start: piece.start.max(run.end()), ..piece };
-                [before, after]
-            };
-            if pieces.iter().any(|piece| piece.start < run.end() && run.start < piece.end) {
-                pieces = pieces.into_iter().flat_map(cut).collect();
-            }
-            pieces.retain(|piece| {
-                piece.start + 2 * piece.period <= piece.end && piece.saving() >= LEAST_SAVING
-            });
+        let first = runs.partition_point(|run| run.end() <= self.start);
+        let within = runs[first..].iter().take_while(|run| run.start < self.end);
+        let (mut pieces, mut start) = (Vec::new(), self.start);
+        for run in within {
+            pieces.push(Self { start, end: run.start.max(start), ..*self });
+            start = run.end();
         }
+        pieces.push(Self { start, end: self.end.max(start), ..*self });
+        pieces.retain(|it| it.start + 2 * it.period <= it.end && it.saving() >= LEAST_SAVING);
         pieces
     }
 }

@@ -309,19 +309,23 @@ fn equal_layers() -> Graph {
     made.0
 }
 
-/// What does not repeat is cut where one narrow value is alive, and what repeats is left as it is.
-#[test]
-fn stretches_that_do_not_repeat_are_cut_where_little_is_alive() {
+/// Layers each of which is of other sizes than all others: nothing repeats.
+fn of_other_sizes(layers: u64) -> Graph {
     let mut made = Growing::default();
     let mut x = made.input(&[4, 8]);
-    // Each layer is of other sizes than all others: nothing repeats.
-    for layer in 1..=60 {
+    for layer in 1..=layers {
         let wide = made.linear(x, 128 + layer);
         let active = made.op(Op::Unary(Unary::Gelu), &[wide]);
         x = made.linear(active, 8 + layer % 2);
     }
     made.0.outputs.push(Output { name: "y".to_owned(), value: x });
-    let whole = blocks(&made.0);
+    made.0
+}
+
+/// What does not repeat is cut where one narrow value is alive, and what repeats is left as it is.
+#[test]
+fn stretches_that_do_not_repeat_are_cut_where_little_is_alive() {
+    let whole = blocks(&of_other_sizes(60));
     assert_eq!(whole.segments.len(), 1);
     let found = super::narrowed(&whole);
     assert!(found.segments.len() > 3, "{}", found.segments.len());
@@ -335,6 +339,24 @@ fn stretches_that_do_not_repeat_are_cut_where_little_is_alive() {
     assert!(repeated.segments.len() > 2, "layers are found");
     let counts = |of: &Blocks| of.unique.iter().map(|it| it.count).filter(|it| *it > 1).collect::<Vec<_>>();
     assert_eq!(counts(&super::narrowed(&repeated)), counts(&repeated));
+}
+
+/// Blocks of more nodes than there may be are cut, repeated ones as well, and shorter ones are not.
+#[test]
+fn blocks_have_no_more_nodes_than_there_may_be() {
+    for graph in [equal_layers(), of_other_sizes(60)] {
+        let whole = blocks(&graph);
+        for most in [2, 3, 7, 40] {
+            let found = super::bounded(whole.clone(), most);
+            assert_eq!(found.graph, whole.graph);
+            assert!(found.unique.iter().all(|it| it.body.nodes.len() <= most));
+            assert_eq!(found == whole, whole.unique.iter().all(|it| it.body.nodes.len() <= most));
+        }
+    }
+    // The narrow value between two layers is what is cut, not a wide one within them.
+    let found = super::bounded(blocks(&of_other_sizes(60)), 40);
+    let wide = |it: &&ValueId| found.graph.type_of(**it).shape[1] > 128;
+    assert!(found.segments.iter().all(|segment| segment.results.iter().filter(wide).count() == 0));
 }
 
 /// Other forms of no segment, and of all segments the same form, leave everything as it was: also names, of

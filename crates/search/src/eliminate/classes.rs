@@ -64,7 +64,7 @@ pub(super) fn lessened(problem: Problem, kept: &[usize], worth: f64) -> (Problem
     let mut order = shape.order(kept);
     let mut rows = Rows::default();
     for _ in 0..MOST_CLASSES {
-        if order.work <= worth {
+        if order.work <= worth || order.is_hopeless() {
             break;
         }
         let found = candidates(&problem, &mut rows, &shape, &order);

@@ -8,12 +8,13 @@
 use std::cmp::Ordering;
 use std::collections::BTreeSet;
 
+use super::MOST_ENTRIES;
 use crate::problem::{Problem, real_size};
 
 /// The nodes to eliminate, in order, and those to keep.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Order {
-    /// The nodes to eliminate, first to last.
+    /// The nodes to eliminate, first to last; where a table would be far too large, those before it.
     pub nodes: Vec<usize>,
     /// The nodes that stay.
     pub kept: Vec<usize>,
@@ -28,6 +29,10 @@ pub struct Order {
     /// By which of the three it was found.
     pub(super) greed: Greed,
 }
+
+/// Entries of a table that no nodes of classes bring down to [`MOST_ENTRIES`]: an order that comes to such a table ends
+/// there, as joining ever more neighbours would take longer than all before.
+const HOPELESS: f64 = MOST_ENTRIES * MOST_ENTRIES * MOST_ENTRIES * MOST_ENTRIES;
 
 /// What an order depends on.
 #[derive(Clone, Debug)]
@@ -54,6 +59,13 @@ impl Greed {
 /// A good order for eliminating all nodes but `kept`, which are all different.
 pub fn order(problem: &Problem, kept: &[usize]) -> Order {
     Shape::of(problem).order(kept)
+}
+
+impl Order {
+    /// Whether it comes to a table that is far too large, and ends there.
+    pub(super) fn is_hopeless(&self) -> bool {
+        self.entries > HOPELESS
+    }
 }
 
 impl Shape {
@@ -206,7 +218,7 @@ impl<'a> Greedy<'a> {
             self.order.entries = self.order.entries.max(entries);
             self.order.work += work;
             self.order.nodes.push(node);
-            if self.order.work > most {
+            if self.order.work > most || self.order.is_hopeless() {
                 break;
             }
             for at in self.eliminated(node, &neighbours) {
