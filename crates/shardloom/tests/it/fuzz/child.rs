@@ -1,8 +1,11 @@
 //! The program as a child with little memory and time.
 
+use std::fs;
 use std::io::Read as _;
 use std::os::unix::process::ExitStatusExt as _;
+use std::path::PathBuf;
 use std::process::{Command, Stdio};
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
 /// What a child may have, as `ulimit` takes it: address space (kibibytes), time of a processor (seconds),
@@ -20,12 +23,32 @@ pub(in super::super) struct Ended {
     pub(in super::super) said: String,
 }
 
+/// An empty folder in which a child runs: what a changed argument names, `../x` too, is neither of the
+/// repository nor of another trial.
+struct Place(PathBuf);
+
+impl Place {
+    fn new() -> Self {
+        static NEXT: AtomicU64 = AtomicU64::new(0);
+        let name = format!("shardloom-child-{}-{}", std::process::id(), NEXT.fetch_add(1, Ordering::Relaxed));
+        let path = std::env::temp_dir().join(name);
+        fs::create_dir_all(path.join("inner")).unwrap();
+        Self(path)
+    }
+}
+
+impl Drop for Place {
+    fn drop(&mut self) {
+        fs::remove_dir_all(&self.0).unwrap();
+    }
+}
+
 /// Runs the program.
 pub(in super::super) fn run(arguments: &[&str]) -> Ended {
     let mut command = Command::new("sh");
     command.args(["-c", LIMITS, env!("CARGO_BIN_EXE_shardloom")]).args(arguments);
-    // What a changed argument names is written there and not in the repository.
-    command.current_dir(std::env::temp_dir());
+    let place = Place::new();
+    command.current_dir(place.0.join("inner"));
     command.env("RUST_BACKTRACE", "0").stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::piped());
     let mut child = command.spawn().unwrap();
     let mut from = child.stderr.take().unwrap();
