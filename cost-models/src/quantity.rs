@@ -1,5 +1,7 @@
 //! Sizes and times in words.
 
+use std::fmt::Display;
+
 use crate::units::Bytes;
 
 /// Units of sizes that are read, and their bytes.
@@ -67,6 +69,31 @@ pub fn seconds(seconds: f64) -> String {
 /// A part in percent; of nothing, none.
 pub fn percent(part: f64, whole: f64) -> String {
     if whole > 0.0 { format!("{:.1} %", part / whole * 100.0) } else { "0.0 %".to_owned() }
+}
+
+/// Two times that differ by less are the same: their sums are rounded (parts).
+const ROUNDING: f64 = 1e-9;
+
+/// By which part a time may be above the best, in percent with a digit that is not 0; none, if that is rounding.
+pub fn gap(part: f64) -> Option<String> {
+    if part <= ROUNDING {
+        return None;
+    }
+    let (mut digits, mut shown) = (2, part * 1e4);
+    while shown < 1.0 {
+        (digits, shown) = (digits + 1, shown * 10.0);
+    }
+    Some(format!("{:.digits$} %", part * 100.0))
+}
+
+/// `1 stage`, `2 stages`, `1 micro-batch`, `0 micro-batches`.
+pub fn counted<N: Display + From<u8> + PartialEq>(count: N, what: &str) -> String {
+    let ending = match what.ends_with("ch") {
+        _ if count == N::from(1) => "",
+        true => "es",
+        false => "s",
+    };
+    format!("{count} {what}{ending}")
 }
 
 #[cfg(test)]

@@ -1,6 +1,6 @@
 //! Tests of sizes and times.
 
-use super::{bytes, parse_bytes, percent, seconds};
+use super::{bytes, counted, gap, parse_bytes, percent, seconds};
 
 #[test]
 fn sizes_are_read_in_every_unit() {
@@ -48,4 +48,27 @@ fn sizes_and_times_are_in_fitting_units() {
     assert_eq!(seconds(2e-10), "0.200 ns");
     assert_eq!(percent(1.0, 8.0), "12.5 %");
     assert_eq!(percent(1.0, 0.0), "0.0 %");
+}
+
+#[test]
+fn a_gap_has_a_digit_that_says_something() {
+    let all =
+        [(1.0, "100.00 %"), (0.0054, "0.54 %"), (1e-4, "0.01 %"), (0.99e-4, "0.010 %"), (4.9e-5, "0.005 %")];
+    for (part, words) in all {
+        assert_eq!(gap(part).as_deref(), Some(words), "{part}");
+    }
+    for exponent in 0..9 {
+        let words = gap(3.0 * 10f64.powi(-exponent)).unwrap();
+        assert!(words.contains('3'), "{exponent}: {words}");
+    }
+    // Times that are the same are at no distance, nor is one below its bound by rounding.
+    assert_eq!([gap(0.0), gap(1e-12), gap(-1e-12)], [None, None, None]);
+}
+
+#[test]
+fn one_is_singular() {
+    assert_eq!(counted(1_usize, "stage"), "1 stage");
+    assert_eq!(counted(2_u64, "stage"), "2 stages");
+    assert_eq!(counted(0_u64, "micro-batch"), "0 micro-batches");
+    assert_eq!(counted(1_u64, "micro-batch"), "1 micro-batch");
 }

@@ -342,9 +342,9 @@ fn row(options: &Planning, measured: &Measured, planned: &Planned) -> String {
         .join(", ");
     let found = match &planned.plan {
         Ok(found) => format!(
-            "{} | {:.2} % | {} | {} | {} of {}",
+            "{} | {} | {} | {} | {} of {}",
             quantity::seconds(found.seconds),
-            found.gap * 100.0,
+            quantity::gap(found.gap).unwrap_or_else(|| "0".to_owned()),
             found.space.nodes,
             found.space.classes,
             found.space.unique_blocks,

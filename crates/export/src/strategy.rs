@@ -230,12 +230,14 @@ impl Strategy {
         say("experts", self.experts, "");
         let chunks = if self.chunks > 1 { format!(" of {} stages each", self.chunks) } else { String::new() };
         say("pipeline", self.pipeline, &chunks);
-        let examples = if self.micro_batch == 1 {
-            "1 example".to_owned()
-        } else {
-            format!("{} examples", self.micro_batch)
+        let counted = |count: u64, one: &str, several: &str| {
+            if count == 1 { format!("1 {one}") } else { format!("{count} {several}") }
         };
-        words.push(format!("{} micro-batches of {examples}", self.micro_batches));
+        words.push(format!(
+            "{} of {}",
+            counted(self.micro_batches, "micro-batch", "micro-batches"),
+            counted(self.micro_batch, "example", "examples")
+        ));
         words.push(format!("recompute {}", self.recompute.name()));
         words.join(", ")
     }

@@ -57,10 +57,7 @@ pub fn summary(
         let part = quantity::percent(term.seconds, plan.seconds());
         line(format!("  {:<18} {:>12} {part:>8}", term.name, quantity::seconds(term.seconds)));
     }
-    if plan.hidden_seconds() > 0.0 {
-        let hidden = format!("-{}", quantity::seconds(plan.hidden_seconds()));
-        line(format!("  {:<18} {hidden:>12}", "hidden"));
-    }
+    hidden(plan, 18).into_iter().for_each(&mut line);
     throughput::lines(throughput, 11).into_iter().for_each(&mut line);
     let total = plan.memory.iter().map(|it| it.bytes).sum();
     line(format!(
@@ -107,12 +104,21 @@ pub fn proof(plan: &Plan) -> String {
     };
     match plan.proof {
         Proof::Optimal => format!("optimal in {space} by these prices"),
-        Proof::Gap { lower_bound } => format!(
-            "at most {:.2} % above the best in {space} (proven bound {})",
-            (plan.seconds() / lower_bound - 1.0) * 100.0,
-            quantity::seconds(lower_bound)
-        ),
+        Proof::Gap { lower_bound } => match quantity::gap(plan.seconds() / lower_bound - 1.0) {
+            Some(gap) => format!(
+                "at most {gap} above the best in {space} (proven bound {})",
+                quantity::seconds(lower_bound)
+            ),
+            None => format!("optimal in {space} by these prices, within rounding"),
+        },
     }
+}
+
+/// What is taken off the sum of a plan's terms, in a line under them, which have names of such a width.
+pub fn hidden(plan: &Plan, width: usize) -> Option<String> {
+    let taken =
+        (plan.hidden_seconds() > 0.0).then(|| format!("-{}", quantity::seconds(plan.hidden_seconds())))?;
+    Some(format!("  {:<width$} {taken:>12}  off the sum: communication that runs beside computing", "hidden"))
 }
 
 /// The same for programs.

@@ -9,7 +9,7 @@ use ::plan::{Assignment, Generation, Plan};
 use autoparallel::mesh;
 use autoparallel::otherwise::{self, Forbidden, Manner, Price};
 use cost_models::machine::Machine;
-use cost_models::quantity::{bytes, percent, seconds};
+use cost_models::quantity::{bytes, counted, percent, seconds};
 use cost_models::throughput::Throughput;
 use driver::derived;
 use driver::generation::planned::held;
@@ -18,7 +18,7 @@ use files::Failure;
 use files::{machine, plan_file};
 use report::explained::{self, BlockStory, MoveStory, OperationStory};
 use report::kept::Kept;
-use report::summary::{left_out, proof, summary_json};
+use report::summary::{self, left_out, proof, summary_json};
 use report::throughput;
 use report::weight_roles::Weights;
 use serde_json::{Value, json};
@@ -201,7 +201,7 @@ impl Told<'_> {
         if !dims.is_empty() {
             self.line(&format!("dimensions  {}", dims.join(", ")));
         }
-        self.line(&format!("machine     {}, {} devices", plan.machine.name, plan.machine.devices));
+        self.line(&format!("machine     {}, {}", plan.machine.name, counted(plan.machine.devices, "device")));
         self.line(&format!("mesh        {} ({})", mesh::sizes(&plan.mesh), plan.mesh));
         self.line(&format!("operations  {}", plan.graph.nodes.len()));
         for pin in explained::pinned(std::iter::once(plan)) {
@@ -222,10 +222,7 @@ impl Told<'_> {
                 percent(term.seconds, total)
             ));
         }
-        let hidden = self.plan.hidden_seconds();
-        if hidden > 0.0 {
-            self.line(&format!("  {:<20} {:>12}", "hidden by computing", format!("-{}", seconds(hidden))));
-        }
+        summary::hidden(self.plan, 20).iter().for_each(|line| self.line(line));
     }
 
     fn memory(&mut self) {
@@ -249,7 +246,7 @@ impl Told<'_> {
         let total = sent.iter().map(|it| it.bytes).sum();
         self.line(&format!("\ncommunication  {} received by all devices", bytes(total)));
         for it in sent {
-            self.line(&format!("  {:<20} {:>12} in {} moves", it.name, bytes(it.bytes), it.count));
+            self.line(&format!("  {:<20} {:>12} in {}", it.name, bytes(it.bytes), counted(it.count, "move")));
         }
     }
 

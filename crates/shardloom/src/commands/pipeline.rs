@@ -330,12 +330,12 @@ fn summary(pipeline: &Pipeline, schedule: &str, throughput: Option<&Throughput>)
     let mut line = |words: String| {
         let _ = writeln!(text, "{words}");
     };
-    let groups = pipeline.schedule.groups.len();
-    let micro_batches = pipeline.micro_batches();
+    let groups = quantity::counted(pipeline.schedule.groups.len(), "group");
+    let micro_batches = quantity::counted(pipeline.micro_batches(), "micro-batch");
     let chunks = pipeline.schedule.chunks;
     let each = if chunks > 1 { format!(", {chunks} stages each") } else { String::new() };
     line(format!(
-        "machine    {}, {groups} groups of devices{each}, {micro_batches} micro-batches, schedule {}",
+        "machine    {}, {groups} of devices{each}, {micro_batches}, schedule {}",
         pipeline.machine.name, schedule
     ));
     for (numbers, devices, words) in stages(pipeline) {

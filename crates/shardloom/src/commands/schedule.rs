@@ -2,7 +2,7 @@
 
 use std::fmt::Write as _;
 
-use cost_models::quantity::percent;
+use cost_models::quantity::{counted, percent};
 use files::Failure;
 use files::{readable, written};
 use report::chart::{Chart, MAX_DRAWN, short_time};
@@ -105,16 +105,6 @@ fn each(option: &str, times: &[f64], count: usize, of: &str) -> Result<Vec<f64>,
             times.len()
         ))),
     }
-}
-
-/// `1 stage`, `2 stages`.
-fn counted(count: usize, what: &str) -> String {
-    let ending = match (count, what.ends_with("ch")) {
-        (1, _) => "",
-        (_, true) => "es",
-        (_, false) => "s",
-    };
-    format!("{count} {what}{ending}")
 }
 
 /// What is said of a schedule.

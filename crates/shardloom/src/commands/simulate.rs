@@ -8,7 +8,7 @@ use ::plan::{MachineName, Pipeline, Plan};
 use autoparallel::mesh;
 use cost_models::cluster::Cluster;
 use cost_models::model_flops::StepWork;
-use cost_models::quantity::{bytes, percent, seconds};
+use cost_models::quantity::{bytes, counted, percent, seconds};
 use cost_models::throughput::Throughput;
 use driver::generation::planned::held;
 use driver::pipeline;
@@ -123,10 +123,10 @@ impl<'a> Planned<'a> {
         sizes.dedup();
         let mesh = sizes.join(", ");
         let layout = format!(
-            "{} stages on {} groups of mesh {mesh}, {} micro-batches",
-            pipeline.stages.len(),
-            pipeline.schedule.groups.len(),
-            pipeline.micro_batches()
+            "{} on {} of mesh {mesh}, {}",
+            counted(pipeline.stages.len(), "stage"),
+            counted(pipeline.schedule.groups.len(), "group"),
+            counted(pipeline.micro_batches(), "micro-batch")
         );
         Self {
             machine: &pipeline.machine,

@@ -4,7 +4,7 @@ use std::fmt::Write as _;
 
 use ::plan::{Holding, Pipeline, Recompute, strategy};
 use autoparallel::mesh;
-use cost_models::quantity::{bytes, percent, seconds};
+use cost_models::quantity::{bytes, counted, percent, seconds};
 use driver::pipeline::staged::{self, kind, too_much};
 use files::Failure;
 use files::{machine, written};
@@ -85,13 +85,17 @@ impl Told<'_> {
     fn header(&mut self) {
         let pipeline = self.pipeline;
         self.line(&format!("model       {}", model(pipeline)));
-        self.line(&format!("machine     {}, {} devices", pipeline.machine.name, pipeline.machine.devices));
         self.line(&format!(
-            "schedule    {}: {} stages on {} groups of devices, {} micro-batches",
+            "machine     {}, {}",
+            pipeline.machine.name,
+            counted(pipeline.machine.devices, "device")
+        ));
+        self.line(&format!(
+            "schedule    {}: {} on {} of devices, {}",
             schedule(pipeline),
-            pipeline.stages.len(),
-            pipeline.schedule.groups.len(),
-            pipeline.micro_batches()
+            counted(pipeline.stages.len(), "stage"),
+            counted(pipeline.schedule.groups.len(), "group"),
+            counted(pipeline.micro_batches(), "micro-batch")
         ));
         for pin in explained::pinned(pipeline.stages.iter().map(|it| &it.plan)) {
             self.line(&format!("pinned      {pin}"));

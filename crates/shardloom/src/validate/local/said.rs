@@ -182,8 +182,7 @@ fn kinds_on(ranks: u64, trials: &[(String, Trial)]) -> String {
         }
     }
     kinds.sort_by(|a, b| b.2.total_cmp(&a.2));
-    let plural = if ranks == 1 { "" } else { "s" };
-    let title = format!("operations on {ranks} rank{plural}, all plans");
+    let title = format!("operations on {}, all plans", quantity::counted(ranks, "rank"));
     let mut text = format!("\n{title:<40} {:>65} {:>12}\n", "predicted", "measured");
     for (name, predicted, measured) in kinds {
         let [predicted, measured] = [predicted, measured].map(quantity::seconds);

@@ -5,6 +5,7 @@ use std::path::Path;
 
 use autoparallel::otherwise::{self, Manner};
 use cost_models::machine::Machine;
+use cost_models::quantity;
 use driver::pipeline::{self, Prepared, Target};
 use files::Failure;
 use files::inputs;
@@ -100,8 +101,7 @@ impl Running {
             Way::Cheapest => "the cheapest",
             Way::By(manner) => manner.name(),
         };
-        let plural = if ranks == 1 { "" } else { "s" };
-        Self::ready(&plan, format!("{ranks} rank{plural}, {how}"), &machine, &file).map(Some)
+        Self::ready(&plan, format!("{}, {how}", quantity::counted(ranks, "rank")), &machine, &file).map(Some)
     }
 
     fn ready(plan: &Plan, name: String, machine: &Machine, file: &ModelFile) -> Result<Self, Failure> {
