@@ -68,11 +68,7 @@ impl Cluster {
     /// how much.
     #[must_use]
     pub fn leaving(self, margin: Option<Margin>) -> Self {
-        let one = |kind: Machine| {
-            let margin = margin.unwrap_or_else(|| Margin::usual(&kind));
-            kind.leaving(margin)
-        };
-        Self { kinds: self.kinds.into_iter().map(one).collect() }
+        Self { kinds: self.kinds.into_iter().map(|kind| kind.leaving(margin)).collect() }
     }
 
     /// The kinds, in the order of their ranks.

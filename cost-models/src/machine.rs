@@ -7,6 +7,7 @@
 use std::fmt;
 
 use crate::known::{Count, Known};
+use crate::quantity::counted;
 use crate::units::{Bytes, BytesPerSecond, Ratio, Seconds};
 
 mod device; // one device, and the arithmetic that it has
@@ -283,9 +284,10 @@ impl Machine {
         memory_capacity.value.saturating_sub(memory_reserved.value).saturating_sub(self.margin)
     }
 
-    /// The same machine, of whose memory plans leave so much free.
+    /// The same machine, of whose memory plans leave so much free; what is usual of it, if nobody says how much.
     #[must_use]
-    pub fn leaving(self, margin: Margin) -> Self {
+    pub fn leaving(self, margin: Option<Margin>) -> Self {
+        let margin = margin.unwrap_or_else(|| Margin::usual(&self));
         Self { margin: margin.of(self.device.memory_capacity.value), ..self }
     }
 }
@@ -295,8 +297,7 @@ impl fmt::Display for Machine {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let Self { device, node, network, .. } = self;
         let (nodes, each) = (self.nodes(), self.devices_per_node());
-        let plural = if nodes == 1 { "" } else { "s" };
-        writeln!(f, "{}: {nodes} node{plural} of {each}", self.full_name())?;
+        writeln!(f, "{}: {} of {each}", self.full_name(), counted(nodes, "node"))?;
         let usable = self.usable_memory();
         let capacity = device.memory_capacity.value;
         let rate = device.memory_bandwidth.value;

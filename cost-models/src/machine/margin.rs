@@ -98,16 +98,15 @@ mod tests {
         let [gpu, host] = ["h100-80g-8x", "cpu-4x"].map(|name| named(name).unwrap());
         let without = gpu.usable_memory();
         let capacity = gpu.device.memory_capacity.value;
-        let usual = Margin::usual(&gpu);
-        let kept = gpu.clone().leaving(usual);
+        let kept = gpu.clone().leaving(None);
         assert_eq!(without.0 - kept.usable_memory().0, Margin::Part(0.02).of(capacity).0);
         assert_eq!(
             crate::machine::json::write(&kept),
             crate::machine::json::write(&gpu),
             "no price is another"
         );
-        assert_eq!(host.clone().leaving(Margin::usual(&host)), host);
-        let all = gpu.leaving(Margin::Bytes(Bytes(u64::MAX)));
+        assert_eq!(host.clone().leaving(None), host);
+        let all = gpu.leaving(Some(Margin::Bytes(Bytes(u64::MAX))));
         assert_eq!(all.usable_memory(), Bytes::ZERO);
     }
 

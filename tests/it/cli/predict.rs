@@ -4,7 +4,7 @@ use std::fs;
 
 use serde_json::Value;
 
-use super::{Folder, fails, works};
+use super::{Folder, example, fails, works};
 use crate::tidy::root;
 
 fn case(path: &str) -> String {
@@ -234,4 +234,27 @@ fn what_cannot_be_measured_is_one_message() {
     fs::write(&partial, r#"{"format": 1, "machine": "a toaster", "seconds": {}}"#).unwrap();
     let said = fails(2, &["calibrate", "-o", &machine]);
     assert!(said.contains(&format!("{partial}: was begun on \"a toaster\"")), "{said}");
+}
+
+/// Of a device's memory a setup may take what a plan may: what is left free by default, or what is said.
+#[test]
+fn a_setup_has_the_room_that_a_plan_has() {
+    let folder = Folder::new("predict-room");
+    let (config, plan) = (case("predict/llama-70b.toml"), folder.path("plan.json"));
+    let model = example("model.onnx");
+    let number = |arguments: &[&str], how: &[&str], name: &str| {
+        let said = works(&[arguments, how, &["--json"]].concat());
+        serde_json::from_str::<Value>(&said).unwrap()[name].as_u64().unwrap()
+    };
+    let rooms = [&[][..], &["--reserve", "0"], &["--reserve", "5%"], &["--reserve", "3GB"]].map(|how| {
+        let room = number(&["predict", "--config", &config], how, "room_bytes");
+        let planned = ["plan", &model, "--machine", "h100-80g-2x", "--mesh", "2", "-o", &plan];
+        assert_eq!(room, number(&planned, how, "capacity"), "{how:?}");
+        room
+    });
+    let [usual, all, part, bytes] = rooms;
+    assert!(part < usual && usual < all, "{rooms:?}");
+    assert_eq!(all - bytes, 3_000_000_000);
+    let short = works(&["predict", "--config", &config, "--reserve", "40GB"]);
+    assert!(short.contains("a device: does not fit"), "{short}");
 }

@@ -208,6 +208,9 @@ Numbers of a device or a network that differ from those of the machine file are 
 (`device_power`, `adapter_bandwidth`): an H100 with 500 W and HBM2e is `machine = \"h100-80g\"`,
 `device_power = 500`, `device_memory = 96`, `device_memory_bandwidth = 2400`.
 
+A setup fits if a device can hold it and leaves free what plans leave: 2 % of a GPU's memory, or what `--reserve`
+says.
+
 The figures of frameworks, such as the time to launch a layer, are in `cost-models/frameworks/`, each with its
 source; [decision 0010](decisions/0010-figures-of-frameworks-stand-in-files.md) says why they are there.
 

@@ -342,7 +342,7 @@ const ROWS: &[Row] = &[
         meant: Always,
     },
     Row { commands: &["machines show"], options: &["name"], meant: Always },
-    Row { commands: &["predict"], options: &["config"], meant: Always },
+    Row { commands: &["predict"], options: &["config", "reserve"], meant: Always },
     Row {
         commands: &["validate"],
         options: &["report", "ops", "fit", "local", "machine", "ledger"],

@@ -3,6 +3,7 @@
 use std::path::PathBuf;
 
 use clap::Args;
+use cost_models::machine::Margin;
 
 /// `predict`.
 #[derive(Args, Clone, Debug)]
@@ -10,6 +11,9 @@ pub struct PredictArguments {
     /// The setup, a TOML file in Megatron's words
     #[arg(long, value_name = "FILE")]
     pub config: PathBuf,
+    /// How much of a device's memory is left free, such as 2GB or 3%; without it 2% of a GPU's, as plans leave
+    #[arg(long, value_name = "SIZE")]
+    pub reserve: Option<Margin>,
 }
 
 /// `validate`.

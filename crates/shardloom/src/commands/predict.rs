@@ -39,6 +39,7 @@ pub(crate) fn predict(arguments: &PredictArguments) -> Result<Said, Failure> {
             return Err(Failure::file(path, "states adapters of a machine without a network"));
         }
         chip.set(machine, &source).map_err(|error| Failure::file(path, error))?;
+        *machine = machine.clone().leaving(arguments.reserve);
     }
     let kinds = kinds(machines, &framework, &links, &source).map_err(|error| Failure::file(path, error))?;
     let cluster = &kinds[0].cluster;
