@@ -10,6 +10,7 @@ mod pipelines; // training in stages
 mod memory; // what devices hold, and what plans leave free
 mod operators; // loops, narrow numbers, features at places
 mod predict; // prices of stated setups, beside measurements
+mod score; // configurations of frameworks
 mod prices; // plans and the prices they were made by
 mod schedule; // schedules of pipelines, drawn
 mod simulate; // plans by the clock

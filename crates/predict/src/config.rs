@@ -93,7 +93,11 @@ pub enum ConfigError {
 
 /// The configuration that `text` states.
 pub fn read(text: &str) -> Result<Config, ConfigError> {
-    let table: Table = text.parse().map_err(|error| not_toml(text, &error))?;
+    of(text.parse().map_err(|error| not_toml(text, &error))?)
+}
+
+/// The configuration of these keys.
+pub fn of(table: Table) -> Result<Config, ConfigError> {
     if let Some(key) = table.keys().find(|key| !KEYS.iter().any(|known| known.name == key.as_str())) {
         return Err(ConfigError::Unknown(key.clone(), nearest(key)));
     }
@@ -111,7 +115,7 @@ pub fn read(text: &str) -> Result<Config, ConfigError> {
         tp,
         pp,
         vpp: one("virtual_pipeline_model_parallel_size")?,
-        stages: even_stages(model.layers, pp),
+        stages: fields.counts("pipeline_layers")?.unwrap_or_else(|| even_stages(model.layers, pp)),
         cp,
         ep: one("expert_model_parallel_size")?,
         etp: fields.count("expert_tensor_parallel_size")?.unwrap_or(tp),
@@ -200,7 +204,7 @@ fn not_toml(text: &str, error: &toml::de::Error) -> ConfigError {
 ///
 /// Source: Megatron-LM, `megatron/training/arguments.py`, `validate_args`, and
 /// `megatron/core/transformer/transformer_config.py`, `__post_init__`.
-fn even(setup: &Setup) -> Result<(), ConfigError> {
+pub fn even(setup: &Setup) -> Result<(), ConfigError> {
     const TENSOR: &str = "tensor_model_parallel_size";
     let Setup { model, tp, pp, vpp, cp, seq_parallel, .. } = setup;
     let sequence = if *seq_parallel { *tp } else { 1 };
@@ -218,7 +222,7 @@ fn even(setup: &Setup) -> Result<(), ConfigError> {
             "num_layers",
             model.layers,
             "pipeline x virtual_pipeline_model_parallel_size",
-            if *vpp > 1 { pp * vpp } else { 1 },
+            if *vpp > 1 && setup.stages == even_stages(model.layers, *pp) { pp * vpp } else { 1 },
         ),
     ];
     let uneven = shared.into_iter().find(|(_, count, _, parts)| !count.is_multiple_of(*parts));
@@ -257,16 +261,25 @@ fn alone(fields: &Fields, setup: &Setup) -> Result<(), ConfigError> {
     }
 }
 
-const RECOMPUTE: [(&str, Recompute); 3] =
-    [("none", Recompute::None), ("selective", Recompute::Selective), ("full", Recompute::Full)];
+/// What is computed again, in words.
+pub const RECOMPUTE: [(&str, Recompute); 5] = [
+    ("none", Recompute::None),
+    ("selective", Recompute::Selective),
+    ("every-second-product", Recompute::HalfOfProducts),
+    ("every-second-layer", Recompute::HalfOfLayers),
+    ("full", Recompute::Full),
+];
 const ATTENTION: [(&str, Attention); 3] =
     [("fused", Attention::Fused), ("flash", Attention::Flash), ("unfused", Attention::Unfused)];
-const DISPATCH: [(&str, Dispatch); 2] = [("alltoall", Dispatch::AllToAll), ("flex", Dispatch::OncePerNode)];
+/// How tokens reach their experts, in words.
+pub const DISPATCH: [(&str, Dispatch); 2] =
+    [("alltoall", Dispatch::AllToAll), ("flex", Dispatch::OncePerNode)];
 /// Numbers of gigabytes and gigabytes per second are of 10⁹ bytes.
 const GIGA: f64 = 1e9;
 const PRECISION: [(&str, Arithmetic); 4] =
     [("bf16", Arithmetic::Bf16), ("fp16", Arithmetic::F16), ("fp8", Arithmetic::F8), ("fp4", Arithmetic::F4)];
-const SCHEDULE: [(&str, Kind); 5] = [
+/// Orders of a stage's work that a configuration names.
+pub const SCHEDULE: [(&str, Kind); 5] = [
     ("1f1b", Kind::OneForwardOneBackward),
     ("gpipe", Kind::GPipe),
     ("eager-1f1b", Kind::Eager),
@@ -278,7 +291,12 @@ fn zero(fields: &Fields) -> Result<Zero, ConfigError> {
     let stages = [Zero::Nothing, Zero::Optimizer, Zero::Gradients, Zero::Weights];
     let stage = fields.count("zero_stage")?.unwrap_or(0);
     let found = usize::try_from(stage).ok().and_then(|stage| stages.get(stage).copied());
-    found.ok_or_else(|| fields.wrong("zero_stage", "0, 1, 2 or 3".to_owned()))
+    let found = found.ok_or_else(|| fields.wrong("zero_stage", "0, 1, 2 or 3".to_owned()))?;
+    match (fields.flag("hybrid_shard", false)?, found) {
+        (false, stage) => Ok(stage),
+        (true, Zero::Weights) => Ok(Zero::WeightsInNode),
+        (true, _) => Err(fields.wrong("hybrid_shard", "false where `zero_stage` is not 3".to_owned())),
+    }
 }
 
 fn model(fields: &Fields) -> Result<Model, ConfigError> {
@@ -337,6 +355,14 @@ impl Fields {
         let Some(value) = self.table.get(key) else { return Ok(None) };
         let count = value.as_integer().and_then(|it| u64::try_from(it).ok()).filter(|it| *it <= MOST);
         count.map(Some).ok_or_else(|| self.wrong(key, format!("a whole number from 0 to {MOST}")))
+    }
+
+    fn counts(&self, key: &'static str) -> Result<Option<Vec<u64>>, ConfigError> {
+        let Some(value) = self.table.get(key) else { return Ok(None) };
+        let count =
+            |it: &Value| it.as_integer().and_then(|it| u64::try_from(it).ok()).filter(|it| *it <= MOST);
+        let counts: Option<Vec<u64>> = value.as_array().and_then(|it| it.iter().map(count).collect());
+        counts.map(Some).ok_or_else(|| self.wrong(key, "a list of whole numbers".to_owned()))
     }
 
     /// A count of at least 1.

@@ -75,6 +75,17 @@ fn slower(one: Option<Network>, other: Option<Network>) -> Option<Network> {
     Some(if rate(&other) < rate(&one) { other } else { one })
 }
 
+/// Whether a setup fits on every kind.
+pub fn fits(setup: &Setup, kinds: &[Kind]) -> Result<bool, ClusterError> {
+    for Kind { cluster, framework, .. } in kinds {
+        let job = Job::new(setup, framework, cluster)?;
+        if !memory::fits(&job, &memory::peak(&job)) {
+            return Ok(false);
+        }
+    }
+    Ok(true)
+}
+
 /// What a setup takes.
 pub fn answer(setup: &Setup, kinds: &[Kind]) -> Result<Answer, ClusterError> {
     let mut jobs: Vec<(Job<'_>, Range<u64>)> = Vec::new();

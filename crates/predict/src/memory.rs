@@ -63,9 +63,13 @@ impl Held {
 /// What the rank of the fullest stage holds.
 #[must_use]
 pub fn peak(job: &Job<'_>) -> Held {
-    let stages = 0..job.setup.stages.len();
-    let held = stages.map(|stage| of_stage(job, stage));
-    held.max_by(|a, b| a.total().total_cmp(&b.total())).unwrap_or_default()
+    stages(job).into_iter().max_by(|a, b| a.total().total_cmp(&b.total())).unwrap_or_default()
+}
+
+/// What a rank of each stage holds.
+#[must_use]
+pub fn stages(job: &Job<'_>) -> Vec<Held> {
+    (0..job.setup.stages.len()).map(|stage| of_stage(job, stage)).collect()
 }
 
 /// Whether what a rank holds, with what driver and communication take, is there; by how much the

@@ -14,7 +14,7 @@ use crate::framework::Figure;
 use crate::layer::{self, Passes, beyond};
 use crate::pieces::{ELEMENT, Job};
 use crate::schedule::{self, real};
-use crate::setup::{Learns, Recompute, Zero};
+use crate::setup::{Learns, Recompute, Setup, Zero};
 
 /// The time of a step, by what takes it.
 #[must_use]
@@ -69,6 +69,33 @@ fn slowest_stages<'a, 'b>(kinds: &'b [(Job<'a>, Range<u64>)]) -> Option<(Vec<Sta
 fn drift(job: &Job<'_>) -> f64 {
     let years = job.setup.year.map_or(0.0, |year| job.figure(Figure::Year) - exact(year));
     job.figure(Figure::YearlyDrift).powf(years)
+}
+
+/// What a layer takes at least for one micro-batch, however much is sharded or computed again.
+#[must_use]
+pub fn layer_floor(job: &Job<'_>) -> Seconds {
+    let setup = Setup { zero: Zero::Nothing, recompute: Recompute::None, ..job.setup.clone() };
+    let layer = layer::layer(&Job { setup: &setup, ..job.clone() });
+    let waiting = layer.forward.of(layer::WAITING) + layer.input.of(layer::WAITING);
+    let all = layer.forward.total() + layer.input.total() + layer.weight.total();
+    drift(job) * beyond(all, waiting)
+}
+
+/// What a step takes at least, if a layer takes that for a micro-batch:
+///
+/// ```text
+/// t >= (m - 1/v) ceil(L/p) layer + L/v layer        m ceil(L/p) layer where gradients of weights fill the bubble
+/// ```
+#[must_use]
+pub fn floor(setup: &Setup, layer: Seconds) -> Seconds {
+    let ([_, chunks, _], kind) = (schedule::sizes(setup), schedule::kind(setup));
+    let micro_batches = exact(setup.microbatches());
+    let most = exact(setup.model.layers.div_ceil(setup.pp));
+    if kind.splits_backward() {
+        return micro_batches * most * layer;
+    }
+    let parts = real(chunks);
+    ((micro_batches - 1.0 / parts) * most + exact(setup.model.layers) / parts) * layer
 }
 
 /// The times of a stage for one micro-batch, waiting for the host included.

@@ -11,6 +11,7 @@ mod pipeline; // what a plan in stages is told
 mod predict; // what setups are priced
 mod recipe; // what a plan for training is told besides
 mod sweep; // what plans are made of, one after another
+mod score; // which configuration of which framework is scored
 mod schedule; // which schedule is looked at
 mod target; // what plans are made for
 mod train; // `train`
@@ -36,6 +37,7 @@ pub use plan::PlanArguments;
 pub use predict::{PredictArguments, ValidateArguments};
 pub use recipe::{Mode, RecipeArguments};
 pub use schedule::ScheduleArguments;
+pub use score::{ScoreArguments, Where};
 pub use simulate::SimulateArguments;
 pub use sweep::SweepArguments;
 use target::mesh;
@@ -232,6 +234,9 @@ Examples:
     /// Price a stated training setup, without a search
     #[command(after_help = predict::PREDICT)]
     Predict(PredictArguments),
+    /// Score a configuration of a training framework: what it takes, and how far that is from the best
+    #[command(after_help = score::HELP)]
+    Score(ScoreArguments),
     /// Hold prices against published measurements
     #[command(after_help = predict::VALIDATE)]
     Validate(ValidateArguments),

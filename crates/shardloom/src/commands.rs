@@ -19,6 +19,7 @@ mod partition; // `partition`, and pictures of those in plans
 mod schedule; // `schedule`
 pub(crate) mod calibrate; // `calibrate`
 mod predict; // `predict`
+mod score; // `score`
 pub(crate) mod validate; // `validate`
 pub(crate) mod kernels; // `kernels`
 mod bench; // `bench`
@@ -139,6 +140,7 @@ pub(crate) fn execute(command: &Command, context: &mut Context<'_, '_>) -> Resul
         Command::Machines(arguments) => machines::machines(arguments),
         Command::Calibrate(arguments) => calibrate::calibrate(arguments, context),
         Command::Predict(arguments) => predict::predict(arguments),
+        Command::Score(arguments) => score::score(arguments, context),
         Command::Validate(arguments) => validate::validate(arguments, context),
         Command::Kernels(arguments) => kernels::kernels(arguments, context),
         Command::Bench(benchmark) => bench::bench(benchmark, context),

@@ -20,7 +20,7 @@ const fn key(name: &'static str, unit: &'static str, absent: &'static str, meani
 }
 
 /// Every key.
-pub const KEYS: [Key; 47] = [
+pub const KEYS: [Key; 49] = [
     key(
         "machine",
         "name",
@@ -102,6 +102,7 @@ pub const KEYS: [Key; 47] = [
     key("tensor_model_parallel_size", "ranks", "1", "ranks that compute parts of each product"),
     key("pipeline_model_parallel_size", "stages", "1", "stages of the pipeline"),
     key("virtual_pipeline_model_parallel_size", "parts", "1", "parts of the model that a stage has"),
+    key("pipeline_layers", "list of layers", "equal shares", "layers of each stage, all its parts together"),
     key("context_parallel_size", "ranks", "1", "ranks that share an example's tokens"),
     key("expert_model_parallel_size", "ranks", "1", "ranks that share the experts of a layer"),
     key(
@@ -119,6 +120,12 @@ pub const KEYS: [Key; 47] = [
         "what is sharded among data-parallel ranks: optimizer states, gradients, weights",
     ),
     key(
+        "hybrid_shard",
+        "true, false",
+        "false",
+        "whether the ranks of a node have all weights together, and each node a copy; goes with `zero_stage` 3",
+    ),
+    key(
         "sequence_parallel",
         "true, false",
         "false",
@@ -126,9 +133,9 @@ pub const KEYS: [Key; 47] = [
     ),
     key(
         "recompute_granularity",
-        "none, selective, full",
+        "none, selective, every-second-product, every-second-layer, full",
         "none",
-        "what is computed again in the backward pass: the core of attention, or whole layers",
+        "what is computed again in the backward pass: the core of attention, every second product and what lies between products, every second layer, or all layers",
     ),
     key(
         "attention_backend",

@@ -344,6 +344,20 @@ const ROWS: &[Row] = &[
     Row { commands: &["machines show"], options: &["name"], meant: Always },
     Row { commands: &["predict"], options: &["config", "reserve"], meant: Always },
     Row {
+        commands: &["score"],
+        options: &[
+            "megatron",
+            "bridge",
+            "torchtitan",
+            "deepspeed",
+            "machine",
+            "config",
+            "sequence",
+            "output",
+        ],
+        meant: Always,
+    },
+    Row {
         commands: &["validate"],
         options: &["report", "ops", "fit", "local", "machine", "ledger"],
         meant: Always,

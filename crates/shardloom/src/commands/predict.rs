@@ -4,7 +4,7 @@ use std::fmt::Write as _;
 use std::path::Path;
 
 use cost_models::cluster::json as cluster_file;
-use cost_models::machine::{Machine, json as machine_file, shipped};
+use cost_models::machine::{Machine, Margin, json as machine_file, shipped};
 use cost_models::quantity::whole_bytes;
 use cost_models::throughput::Throughput;
 use files::Failure;
@@ -15,7 +15,7 @@ use predict::kinds::{Answer, Kind, answer, kinds};
 use predict::memory::{self, Held};
 use predict::setup::Setup;
 use report::throughput;
-use serde_json::json;
+use serde_json::{Value, json};
 
 use super::Said;
 use crate::arguments::PredictArguments;
@@ -29,26 +29,33 @@ pub(crate) fn predict(arguments: &PredictArguments) -> Result<Said, Failure> {
                        is trained; `shardloom plan` takes a configuration";
         return Err(Failure::file(path, message));
     }
-    let Config { machine, framework, setup, chip, links, assumed } =
-        config::read(&text).map_err(|error| Failure::file(path, error))?;
-    let framework = Framework::shipped(&framework).map_err(|error| Failure::file(path, error))?;
-    let mut machines = machines(&machine, setup.devices()).map_err(|error| Failure::file(path, error))?;
-    let source = path.display().to_string();
-    for (machine, _) in &mut machines {
-        if machine.network.is_none() && (links.adapters.is_some() || links.adapter.is_some()) {
-            return Err(Failure::file(path, "states adapters of a machine without a network"));
-        }
-        chip.set(machine, &source).map_err(|error| Failure::file(path, error))?;
-        *machine = machine.clone().leaving(arguments.reserve);
-    }
-    let kinds = kinds(machines, &framework, &links, &source).map_err(|error| Failure::file(path, error))?;
-    let cluster = &kinds[0].cluster;
-    if setup.devices() > cluster.node() && cluster.machine.network.is_none() {
-        let message = format!("{} devices of a machine without a network", setup.devices());
-        return Err(Failure::file(path, message));
-    }
+    let config = config::read(&text).map_err(|error| Failure::file(path, error))?;
+    let kinds = kinds_of(&config, arguments.reserve).map_err(|message| Failure::file(path, message))?;
+    let Config { setup, assumed, .. } = config;
     let answer = answer(&setup, &kinds).map_err(|error| Failure::file(path, error))?;
     Ok(said(&setup, &kinds, &answer, &assumed))
+}
+
+/// The kinds of nodes that a configuration says, in its framework, with so much memory left free or what is left by
+/// default.
+pub(super) fn kinds_of(config: &Config, reserve: Option<Margin>) -> Result<Vec<Kind>, String> {
+    let Config { machine, framework, setup, chip, links, .. } = config;
+    let framework = Framework::shipped(framework).map_err(|error| error.to_string())?;
+    let mut machines = machines(machine, setup.devices())?;
+    let source = "the configuration";
+    for (machine, _) in &mut machines {
+        if machine.network.is_none() && (links.adapters.is_some() || links.adapter.is_some()) {
+            return Err("states adapters of a machine without a network".to_owned());
+        }
+        chip.set(machine, source).map_err(|error| error.to_string())?;
+        *machine = machine.clone().leaving(reserve);
+    }
+    let kinds = kinds(machines, &framework, links, source).map_err(|error| error.to_string())?;
+    let cluster = &kinds[0].cluster;
+    if setup.devices() > cluster.node() && cluster.machine.network.is_none() {
+        return Err(format!("{} devices of a machine without a network", setup.devices()));
+    }
+    Ok(kinds)
 }
 
 /// The kinds of nodes that a name says, each with its number of devices: a device type, a machine file or a
@@ -70,12 +77,16 @@ fn machines(name: &str, devices: u64) -> Result<Vec<(Machine, u64)>, String> {
     Ok(cluster.kinds().iter().map(|kind| (kind.clone(), kind.devices())).collect())
 }
 
-fn said(setup: &Setup, kinds: &[Kind], answer: &Answer, assumed: &[(&str, &str)]) -> Said {
+/// The machines of a setup, each with its number of devices.
+pub(super) fn machine_lines(kinds: &[Kind]) -> Vec<(&Machine, u64)> {
+    kinds.iter().map(|kind| (&kind.cluster.machine, kind.ranks.end - kind.ranks.start)).collect()
+}
+
+/// What a setup takes, for programs.
+pub(super) fn prices(setup: &Setup, kinds: &[Kind], answer: &Answer) -> Value {
     let Answer { time, held, room, fits } = answer;
     let seconds = time.total();
-    let machines: Vec<(&Machine, u64)> =
-        kinds.iter().map(|kind| (&kind.cluster.machine, kind.ranks.end - kind.ranks.start)).collect();
-    let throughput = Throughput::of(&setup.work(), seconds, setup.devices(), &machines);
+    let throughput = Throughput::of(&setup.work(), seconds, setup.devices(), &machine_lines(kinds));
     let terms: Vec<_> = time.terms().iter().filter(|term| term.time.0 > 0.0).collect();
     let memory: Vec<_> = held.by_kind().into_iter().filter(|(_, bytes)| *bytes > 0.0).collect();
     let mut json = json!({
@@ -85,11 +96,19 @@ fn said(setup: &Setup, kinds: &[Kind], answer: &Answer, assumed: &[(&str, &str)]
         "memory_bytes": held.total(),
         "room_bytes": whole_bytes(*room).0,
         "fits": fits,
-        "assumed": assumed.iter().map(|(key, taken)| ((*key).to_owned(), json!(taken))).collect::<serde_json::Map<_, _>>(),
     });
     throughput::add(throughput.as_ref(), &mut json);
     // Scripts know it by this name too.
     json["model_flops_utilisation"] = json["mfu"].clone();
+    json
+}
+
+fn said(setup: &Setup, kinds: &[Kind], answer: &Answer, assumed: &[(&str, &str)]) -> Said {
+    let Answer { time, held, room, fits } = answer;
+    let mut json = prices(setup, kinds, answer);
+    json["assumed"] =
+        Value::Object(assumed.iter().map(|(key, taken)| ((*key).to_owned(), json!(taken))).collect());
+    let throughput = Throughput::of(&setup.work(), time.total(), setup.devices(), &machine_lines(kinds));
     let mut text = format!("{}\nstep        {time}\n", titled(setup, kinds));
     for line in throughput::lines(throughput.as_ref(), 12) {
         // Writing to a string does not fail.
@@ -103,7 +122,7 @@ fn said(setup: &Setup, kinds: &[Kind], answer: &Answer, assumed: &[(&str, &str)]
     Said { text, json }
 }
 
-fn titled(setup: &Setup, kinds: &[Kind]) -> String {
+pub(super) fn titled(setup: &Setup, kinds: &[Kind]) -> String {
     let Setup { tp, pp, vpp, cp, ep, dp, mbs, gbs, model, .. } = setup;
     let billions = model.parameters() / 1e9;
     let name = |kind: &Kind| format!("{} x {}", kind.ranks.end - kind.ranks.start, kind.cluster.machine.name);

@@ -1,0 +1,11 @@
+//! Configurations of training frameworks, scored: what they take, and how far that is from the best.
+//!
+//! - [`read`] — what a configuration says, in the words of stated setups
+//! - [`space`] — the setups that a framework runs on the same devices
+//! - [`errors`] — how far published runs are from what is predicted
+
+pub mod read;
+
+pub mod space;
+
+pub mod errors;

@@ -1,0 +1,468 @@
+//! Arguments of Megatron-LM, and the keys of Megatron-Bridge, which are the same by other names.
+//!
+//! Source: Megatron-LM, `megatron/training/arguments.py`, `megatron/core/transformer/transformer_config.py` and
+//! `megatron/core/transformer/pipeline_parallel_layer_layout.py`, version core 0.16.
+
+mod names; // arguments that set nothing
+
+use crate::space::Runner;
+
+use super::given::{Given, wrong};
+use super::{Read, ReadError, integer, product};
+
+/// Sets the keys of what is stated.
+pub(super) fn read(
+    read: &mut Read,
+    mut given: Given,
+    devices: Option<u64>,
+    runner: Runner,
+) -> Result<(), ReadError> {
+    let given = &mut given;
+    let experts = model(read, given)?;
+    let [tp, pp, cp, ep] = degrees(read, given)?;
+    let layers = read.known("num_layers").ok_or(lacks("--num-layers"))?;
+    stages(read, given, layers, pp)?;
+    further(read, given, layers)?;
+    let nodes = given.positive("nnodes")?.or(given.positive("num_nodes")?);
+    let each = given.positive("nproc_per_node")?.or(given.positive("gpus_per_node")?);
+    let launched = each.map(|each| each.saturating_mul(nodes.unwrap_or(1)));
+    let found = given.positive("world_size")?.or(launched);
+    let world = read.world(devices, found)?;
+    let data = (world / product(&[tp, pp, cp])).max(1);
+    let micro = given.positive("micro_batch_size")?.ok_or(lacks("--micro-batch-size"))?;
+    read.set("micro_batch_size", integer(micro))?;
+    let global = given.positive("global_batch_size")?.unwrap_or(micro.saturating_mul(data));
+    read.set("global_batch_size", integer(global))?;
+    sharding(read, given, pp)?;
+    traffic(read, given, tp, experts && (ep > 1 || tp > 1))?;
+    again(read, given)?;
+    arithmetic(read, given)?;
+    let given = std::mem::take(given);
+    read.rest(given, names::HARMLESS, names::TAKEN);
+    if runner == Runner::Bridge {
+        read.harmless.sort_unstable();
+    }
+    Ok(())
+}
+
+fn lacks(name: &'static str) -> ReadError {
+    ReadError::Missing(name, "add it, or give the model's `config.json` with --config if it is of the model")
+}
+
+/// The model; whether it has experts.
+fn model(read: &mut Read, given: &mut Given) -> Result<bool, ReadError> {
+    for (name, key) in [
+        ("num_layers", "num_layers"),
+        ("hidden_size", "hidden_size"),
+        ("num_attention_heads", "num_attention_heads"),
+        ("seq_length", "seq_length"),
+    ] {
+        let count = given.positive(name)?;
+        read.count(key, count)?;
+    }
+    for (key, argument) in [
+        ("hidden_size", "--hidden-size"),
+        ("num_attention_heads", "--num-attention-heads"),
+        ("seq_length", "--seq-length"),
+    ] {
+        if read.known(key).is_none() {
+            return Err(lacks(argument));
+        }
+    }
+    let hidden = read.known("hidden_size").unwrap_or(1);
+    let vocabulary = given.positive("padded_vocab_size")?.or(given.positive("vocab_size")?);
+    let made = given.positive("make_vocab_size_divisible_by")?;
+    if read.known("vocab_size").is_none() {
+        read.count("vocab_size", vocabulary)?;
+        if vocabulary.is_none() {
+            read.take(
+                "the vocabulary of the tokenizer",
+                "51200 tokens; `--vocab-size` says how many there are",
+            );
+        }
+    } else if let (Some(padded), Some(known)) = (vocabulary, read.known("vocab_size")) {
+        // Padded, so that ranks share it equally.
+        if padded < known {
+            read.count("vocab_size", vocabulary)?;
+        } else {
+            read.keys.insert("vocab_size".to_owned(), integer(padded).into());
+        }
+    }
+    if let Some(multiple) = made {
+        read.take(
+            format!("--make-vocab-size-divisible-by {multiple}"),
+            "a vocabulary that is not padded further than stated",
+        );
+    }
+    let stated = given.flag("swiglu")?.or(given.flag("gated_linear_unit")?);
+    match (stated, read.keys.contains_key("swiglu")) {
+        (None, true) => {}
+        (gated, _) => read.set("swiglu", gated.unwrap_or(false))?,
+    }
+    let gated = read.keys.get("swiglu").and_then(toml::Value::as_bool).unwrap_or(false);
+    let untied = given.flag("untie_embeddings_and_output_weights")?;
+    let untied = untied.or(given.flag("share_embeddings_and_output_weights")?.map(|shared| !shared));
+    match (untied, read.keys.contains_key("untie_embeddings_and_output_weights")) {
+        (None, true) => {}
+        (untied, _) => read.set("untie_embeddings_and_output_weights", untied.unwrap_or(false))?,
+    }
+    attention(read, given)?;
+    feed_forward(read, given, hidden, gated)
+}
+
+fn attention(read: &mut Read, given: &mut Given) -> Result<(), ReadError> {
+    let heads = read.known("num_attention_heads").unwrap_or(1);
+    if given.flag("multi_latent_attention")? == Some(true) {
+        for (name, key, otherwise) in [
+            ("q_lora_rank", "q_lora_rank", None),
+            ("kv_lora_rank", "kv_lora_rank", Some(32)),
+            ("qk_head_dim", "kv_channels", Some(128)),
+            ("qk_pos_emb_head_dim", "qk_pos_emb_head_dim", Some(64)),
+            ("v_head_dim", "v_head_dim", Some(128)),
+        ] {
+            let stated = given.positive(name)?;
+            let stated = stated.or(if read.known(key).is_none() { otherwise } else { None });
+            read.count(key, stated)?;
+        }
+        if read.known("q_lora_rank").is_none() {
+            let hidden = read.known("hidden_size").unwrap_or(1);
+            read.take("no --q-lora-rank", "queries made of a vector as long as a token's");
+            read.set("q_lora_rank", integer(hidden))?;
+        }
+        return Ok(());
+    }
+    let channels = given.positive("kv_channels")?;
+    read.count("kv_channels", channels)?;
+    let grouped = given.flag("group_query_attention")?;
+    match (grouped, given.positive("num_query_groups")?) {
+        (Some(true) | None, Some(groups)) if grouped.is_some() || groups > 1 => {
+            read.set("num_query_groups", integer(groups))
+        }
+        (Some(true), None) => Err(wrong("--group-query-attention", "without groups", "`--num-query-groups`")),
+        _ if read.known("num_query_groups").is_none() => read.set("num_query_groups", integer(heads)),
+        _ => Ok(()),
+    }
+}
+
+/// The feed-forward part; whether it is of experts.
+fn feed_forward(read: &mut Read, given: &mut Given, hidden: u64, gated: bool) -> Result<bool, ReadError> {
+    let stated = given.positive("ffn_hidden_size")?;
+    // Two thirds of what it would be without the gate, in whole 64s.
+    let usual = if gated { 4 * hidden * 2 / 3 / 64 * 64 } else { 4 * hidden };
+    let experts = given.positive("num_experts")?.or(given.positive("num_moe_experts")?);
+    read.count("num_experts", experts)?;
+    let has = read.known("num_experts").is_some();
+    let of_expert = given.positive("moe_ffn_hidden_size")?;
+    if has {
+        let before = read.known("ffn_hidden_size");
+        let width = of_expert.or(if before.is_some() { None } else { Some(stated.unwrap_or(usual)) });
+        read.count("ffn_hidden_size", width)?;
+        let active = given.positive("moe_router_topk")?;
+        let active = active.or(if read.known("moe_router_topk").is_none() { Some(2) } else { None });
+        read.count("moe_router_topk", active)?;
+        let shared = given.count("moe_shared_expert_intermediate_size")?.filter(|it| *it > 0);
+        read.count("moe_shared_expert_intermediate_size", shared)?;
+        if let Some(often) = given.word("moe_layer_freq")?.filter(|it| it != "1") {
+            read.take(format!("--moe-layer-freq {often}"), "experts in every layer");
+        }
+    } else if let Some(width) =
+        stated.or(if read.known("ffn_hidden_size").is_none() { Some(usual) } else { None })
+    {
+        read.set("ffn_hidden_size", integer(width))?;
+    }
+    Ok(has)
+}
+
+/// The ranks of each kind: tensor, pipeline, context, expert.
+fn degrees(read: &mut Read, given: &mut Given) -> Result<[u64; 4], ReadError> {
+    let mut degrees = [1; 4];
+    for (degree, name) in degrees.iter_mut().zip([
+        "tensor_model_parallel_size",
+        "pipeline_model_parallel_size",
+        "context_parallel_size",
+        "expert_model_parallel_size",
+    ]) {
+        *degree = given.positive(name)?.unwrap_or(1);
+        read.set(name, integer(*degree))?;
+    }
+    let tensor = given.positive("expert_tensor_parallel_size")?;
+    read.count("expert_tensor_parallel_size", tensor)?;
+    Ok(degrees)
+}
+
+/// Which stage has which layers, and in how many parts.
+fn stages(read: &mut Read, given: &mut Given, layers: u64, pp: u64) -> Result<(), ReadError> {
+    const PARTS: &str = "virtual_pipeline_model_parallel_size";
+    let stated = given.positive("num_virtual_stages_per_pipeline_rank")?.or(given.positive(PARTS)?);
+    let each = given.positive("num_layers_per_virtual_pipeline_stage")?;
+    let by_layers = each.map(|each| (layers / product(&[pp, each])).max(1));
+    let mut parts = stated.or(by_layers).filter(|it| *it > 1);
+    if let Some(layout) = given.word("pipeline_model_parallel_layout")? {
+        const NAME: &str = "--pipeline-model-parallel-layout";
+        let stages = layout_layers(&layout).ok_or_else(|| {
+            wrong(
+                NAME,
+                &layout,
+                "stages of `E`, `t`, `m` and `L`, with `|` between them, such as `Et*3|t*2L`",
+            )
+        })?;
+        let groups = usize::try_from(pp).unwrap_or(usize::MAX);
+        if !stages.len().is_multiple_of(groups) {
+            return Err(wrong(NAME, &layout, &format!("a multiple of {pp} stages")));
+        }
+        let sums: Vec<u64> =
+            (0..groups).map(|group| stages.iter().skip(group).step_by(groups).sum()).collect();
+        parts = Some(u64::try_from(stages.len() / groups).unwrap_or(1)).filter(|it| *it > 1);
+        layers_of(read, sums)?;
+    }
+    let first = given.positive("decoder_first_pipeline_num_layers")?;
+    let first = first.or(given.positive("num_layers_in_first_pipeline_stage")?);
+    let last = given.positive("decoder_last_pipeline_num_layers")?;
+    let last = last.or(given.positive("num_layers_in_last_pipeline_stage")?);
+    if (first.is_some() || last.is_some()) && pp > 1 {
+        let ends = u64::from(first.is_some()) + u64::from(last.is_some());
+        let inner = pp.saturating_sub(ends);
+        let rest = layers.checked_sub(first.unwrap_or(0) + last.unwrap_or(0));
+        let each = rest.filter(|rest| inner == 0 && *rest == 0 || inner > 0 && rest.is_multiple_of(inner));
+        let each = each.ok_or_else(|| {
+            wrong("--decoder-first-pipeline-num-layers", "what it is", "equal shares for the other stages")
+        })?;
+        let each = each.checked_div(inner).unwrap_or(0);
+        let sums = first.into_iter().chain((0..inner).map(|_| each)).chain(last).collect();
+        layers_of(read, sums)?;
+    }
+    for name in ["account_for_embedding_in_pipeline_split", "account_for_loss_in_pipeline_split"] {
+        if given.flag(name)? == Some(true) {
+            read.take(format!("--{}", name.replace('_', "-")), "stages as even as layers are");
+        }
+    }
+    read.count(PARTS, parts)
+}
+
+fn layers_of(read: &mut Read, sums: Vec<u64>) -> Result<(), ReadError> {
+    let sums: Vec<toml::Value> = sums.into_iter().map(|it| integer(it).into()).collect();
+    read.set("pipeline_layers", sums)
+}
+
+/// Layers of each stage of a layout: `Et*3|(tt|)*2t*2mL`. Those that predict further tokens count where they are.
+fn layout_layers(layout: &str) -> Option<Vec<u64>> {
+    let whole = repeated(&layout.replace([' ', ','], ""))?;
+    let stage = |text: &str| {
+        let known = text.chars().all(|it| matches!(it, 'E' | 't' | 'm' | 'L'));
+        let layers = text.chars().filter(|it| matches!(it, 't' | 'm')).count();
+        u64::try_from(layers).ok().filter(|_| known)
+    };
+    whole.split('|').map(stage).collect()
+}
+
+/// A layout without `x*N` and `(..)*N`.
+fn repeated(text: &str) -> Option<String> {
+    const MOST: usize = 1 << 16;
+    let mut whole = String::new();
+    let mut rest = text;
+    while let Some(first) = rest.chars().next() {
+        let (unit, after) = if first == '(' {
+            let (inside, after) = rest[1..].split_once(')')?;
+            (repeated(inside)?, after)
+        } else if first.is_ascii_alphabetic() || first == '|' {
+            (first.to_string(), &rest[1..])
+        } else {
+            return None;
+        };
+        let (times, after) = match after.strip_prefix('*') {
+            None => (1, after),
+            Some(after) => {
+                let digits = after.find(|it: char| !it.is_ascii_digit()).unwrap_or(after.len());
+                (after[..digits].parse::<usize>().ok().filter(|it| *it > 0)?, &after[digits..])
+            }
+        };
+        if whole.len().saturating_add(unit.len().saturating_mul(times)) > MOST {
+            return None;
+        }
+        whole.push_str(&unit.repeat(times));
+        rest = after;
+    }
+    Some(whole)
+}
+
+/// Layers that predict further tokens: as many more at the end.
+fn further(read: &mut Read, given: &mut Given, layers: u64) -> Result<(), ReadError> {
+    let Some(more) = given.count("mtp_num_layers")?.filter(|it| *it > 0) else { return Ok(()) };
+    read.taken.retain(|(said, _)| !said.starts_with("num_nextn_predict_layers"));
+    read.take(
+        format!("--mtp-num-layers {more}"),
+        "as many layers more at the end; their logits are not priced",
+    );
+    read.keys.insert("num_layers".to_owned(), integer(layers.saturating_add(more)).into());
+    let stages = read.keys.get_mut("pipeline_layers").and_then(toml::Value::as_array_mut);
+    if let Some(stages) = stages {
+        let all: i64 = stages.iter().filter_map(toml::Value::as_integer).sum();
+        // A layout may say where they are.
+        if all == integer(layers)
+            && let Some(last) = stages.last_mut()
+        {
+            *last = (last.as_integer().unwrap_or(0) + integer(more)).into();
+        }
+    }
+    Ok(())
+}
+
+/// What data-parallel ranks share.
+fn sharding(read: &mut Read, given: &mut Given, pp: u64) -> Result<(), ReadError> {
+    let optimizer = given.flag("use_distributed_optimizer")? == Some(true);
+    let fsdp = [given.flag("use_megatron_fsdp")?, given.flag("use_custom_fsdp")?].contains(&Some(true));
+    let torch = given.flag("use_torch_fsdp2")? == Some(true);
+    let strategy = given.word("data_parallel_sharding_strategy")?;
+    let strategy = strategy.filter(|_| fsdp).unwrap_or_else(|| "no_shard".to_owned());
+    let stage = match strategy.as_str() {
+        _ if torch => 3,
+        "no_shard" => u64::from(optimizer),
+        "optim" => 1,
+        "optim_grads" => 2,
+        "optim_grads_params" => 3,
+        other => {
+            return Err(wrong(
+                "--data-parallel-sharding-strategy",
+                other,
+                "no_shard, optim, optim_grads or optim_grads_params",
+            ));
+        }
+    };
+    if stage > 1 && pp > 1 {
+        return Err(wrong(
+            "--pipeline-model-parallel-size",
+            &pp.to_string(),
+            "1 where gradients or parameters are sharded among data-parallel ranks",
+        ));
+    }
+    read.set("zero_stage", integer(stage))
+}
+
+/// What moves beside computing.
+fn traffic(read: &mut Read, given: &mut Given, tp: u64, experts: bool) -> Result<(), ReadError> {
+    let reduce = given.flag("overlap_grad_reduce")?.unwrap_or(false);
+    let gather = given.flag("overlap_param_gather")?.unwrap_or(false);
+    read.set("overlap_grad_reduce", reduce)?;
+    if reduce != gather && read.known("zero_stage").is_some_and(|stage| stage > 0) {
+        let (said, taken) = if reduce {
+            ("no --overlap-param-gather", "overlapped, as --overlap-grad-reduce is")
+        } else {
+            ("--overlap-param-gather", "not overlapped, as --overlap-grad-reduce is left out")
+        };
+        read.take(said, taken);
+    }
+    let sequence = given.flag("sequence_parallel")?.unwrap_or(false);
+    // Megatron-LM sets it back where there is nothing to split.
+    read.set("sequence_parallel", sequence && tp > 1)?;
+    let overlap = given.flag("tp_comm_overlap")?.unwrap_or(false);
+    if overlap && tp > 1 && !sequence {
+        return Err(wrong("--tp-comm-overlap", "stated", "`--sequence-parallel` with it"));
+    }
+    read.set("tp_comm_overlap", overlap && tp > 1)?;
+    match given.word("moe_token_dispatcher_type")?.as_deref() {
+        Some(kind @ ("alltoall" | "flex")) if experts => read.set("moe_token_dispatcher_type", kind)?,
+        Some("allgather") if experts => {
+            read.take("--moe-token-dispatcher-type allgather", "alltoall");
+            read.set("moe_token_dispatcher_type", "alltoall")?;
+        }
+        None if experts => {
+            read.take("no --moe-token-dispatcher-type, which is allgather", "alltoall");
+            read.set("moe_token_dispatcher_type", "alltoall")?;
+        }
+        Some("alltoall" | "flex" | "allgather") | None => {}
+        Some(other) => {
+            return Err(wrong("--moe-token-dispatcher-type", other, "alltoall, flex or allgather"));
+        }
+    }
+    Ok(())
+}
+
+/// What is computed again.
+fn again(read: &mut Read, given: &mut Given) -> Result<(), ReadError> {
+    let granularity = given.word("recompute_granularity")?;
+    let old = given.flag("recompute_activations")? == Some(true);
+    let modules = given.words("recompute_modules");
+    let (method, count) = (given.word("recompute_method")?, given.positive("recompute_num_layers")?);
+    let word = match granularity.as_deref() {
+        None if old => "selective",
+        None | Some("none") => "none",
+        Some(word @ ("selective" | "full")) => word,
+        Some(other) => return Err(wrong("--recompute-granularity", other, "selective or full")),
+    };
+    let core = modules.is_empty() || modules.iter().any(|it| it == "core_attn");
+    let others: Vec<&str> = modules.iter().map(String::as_str).filter(|it| *it != "core_attn").collect();
+    let word = if word == "selective" && !core { "none" } else { word };
+    if !others.is_empty() && granularity.as_deref() == Some("selective") {
+        read.take(format!("--recompute-modules {}", others.join(" ")), "kept, not computed again");
+    }
+    if word == "full" {
+        let layers = read.known("num_layers").unwrap_or(0);
+        match (method.as_deref(), count) {
+            (Some("block"), Some(count)) if count < layers => {
+                read.take(format!("--recompute-method block --recompute-num-layers {count}"), "every layer");
+            }
+            (Some("uniform"), Some(count)) if count > 1 => {
+                read.take(format!("--recompute-num-layers {count}"), "groups of one layer");
+            }
+            _ => {}
+        }
+    }
+    read.set("recompute_granularity", word)
+}
+
+/// In which numbers is computed, and how attention is.
+fn arithmetic(read: &mut Read, given: &mut Given) -> Result<(), ReadError> {
+    let (bf16, fp16) = (given.flag("bf16")? == Some(true), given.flag("fp16")? == Some(true));
+    // Bridge has `fp8`, Megatron-LM `fp8-format`; a recipe of mixed precision says all of it.
+    let eight = given.word("fp8_format")?.or(given.word("fp8")?);
+    let four = given.word("fp4_format")?.or(given.word("fp4")?);
+    let mixed = given.word("mixed_precision")?.unwrap_or_default();
+    let has = |it: &Option<String>| it.as_deref().is_some_and(|it| !matches!(it, "null" | "none" | "false"));
+    let precision = if has(&four) || mixed.contains("fp4") {
+        "fp4"
+    } else if has(&eight) || mixed.contains("fp8") {
+        "fp8"
+    } else if bf16 || mixed.starts_with("bf16") {
+        "bf16"
+    } else if fp16 || mixed.starts_with("fp16") {
+        "fp16"
+    } else {
+        return Err(ReadError::Missing(
+            "`--bf16` or `--fp16`",
+            "add one: products of 32-bit numbers are not stated setups",
+        ));
+    };
+    read.set("precision", precision)?;
+    if given.flag("grad_reduce_in_bf16")? == Some(true) || given.flag("grad_reduce_in_fp32")? == Some(false) {
+        read.set("grad_reduce_bytes", 2_i64)?;
+    }
+    let backend = given.word("attention_backend")?;
+    let flash = given.flag("use_flash_attn")? == Some(true);
+    let word = match backend.as_deref() {
+        Some("unfused" | "local" | "AttnBackend.unfused" | "AttnBackend.local") => "unfused",
+        Some("flash" | "AttnBackend.flash") => "flash",
+        None if flash => "flash",
+        Some("fused" | "auto" | "AttnBackend.fused" | "AttnBackend.auto") | None => "fused",
+        Some(other) => {
+            return Err(wrong("--attention-backend", other, "auto, fused, flash, unfused or local"));
+        }
+    };
+    read.set("attention_backend", word)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::layout_layers;
+
+    #[test]
+    fn layouts_are_layers_of_stages() {
+        let check = |layout: &str, expected: &[u64]| assert_eq!(layout_layers(layout).unwrap(), expected);
+        check("Et*7|t*9|t*9|t*7L", &[7, 9, 9, 7]);
+        check("E|t|L", &[0, 1, 0]);
+        check("Et|(tt|)*2tmL", &[1, 2, 2, 2]);
+        check("Et*2|t*2|t,L", &[2, 2, 1]);
+        for wrong in ["Ex", "t*0", "(t", "t*", "t*99999999", "*3"] {
+            assert_eq!(layout_layers(wrong), None, "{wrong}");
+        }
+    }
+}

@@ -1,0 +1,107 @@
+//! The sizes of a model from its `config.json`, as stated setups have them.
+
+use serde_json::Value;
+
+use super::{Read, ReadError, integer};
+
+/// Families whose layers are all alike in what is priced: attention over all tokens, and a feed-forward part with
+/// or without a gate.
+const GATED: [&str; 22] = [
+    "llama",
+    "mistral",
+    "qwen2",
+    "qwen3",
+    "gemma",
+    "gemma2",
+    "gemma3_text",
+    "gemma3",
+    "phi3",
+    "glm",
+    "glm4",
+    "granite",
+    "olmo2",
+    "mixtral",
+    "qwen2_moe",
+    "qwen3_moe",
+    "gpt_oss",
+    "deepseek_v2",
+    "deepseek_v3",
+    "kimi_k2",
+    "glm4_moe",
+    "smollm3",
+];
+const PLAIN: [&str; 5] = ["gpt2", "gpt_neox", "gptj", "phi", "starcoder2"];
+
+/// Sets the keys of the model.
+pub(super) fn model(read: &mut Read, text: &str) -> Result<(), ReadError> {
+    let config: Value = serde_json::from_str(text)
+        .map_err(|error| ReadError::Model(format!("the model's configuration is not JSON: {error}")))?;
+    let config = config.get("text_config").unwrap_or(&config);
+    let kind = config.get("model_type").and_then(Value::as_str).unwrap_or_default();
+    let gated = GATED.contains(&kind);
+    if !gated && !PLAIN.contains(&kind) {
+        let known: Vec<&str> = GATED.into_iter().chain(PLAIN).collect();
+        return Err(ReadError::Model(format!(
+            "the model's configuration has `model_type` `{kind}`, expected one of {}: layers of others are not \
+             stated setups",
+            known.join(", ")
+        )));
+    }
+    let count = |names: &[&str]| names.iter().find_map(|name| config.get(name).and_then(Value::as_u64));
+    let needed = |names: &[&str]| {
+        count(names).ok_or_else(|| {
+            ReadError::Model(format!("the model's configuration lacks `{}`, a whole number", names[0]))
+        })
+    };
+    let (hidden, heads) = (needed(&["hidden_size", "n_embd"])?, needed(&["num_attention_heads", "n_head"])?);
+    let layers = needed(&["num_hidden_layers", "n_layer"])?;
+    read.set("hidden_size", integer(hidden))?;
+    read.set("num_attention_heads", integer(heads))?;
+    read.set("vocab_size", integer(needed(&["vocab_size"])?))?;
+    read.set("swiglu", gated)?;
+    let ties = matches!(kind, "gemma" | "gemma2" | "gemma3" | "gemma3_text" | "gpt2" | "starcoder2");
+    let tied = config.get("tie_word_embeddings").and_then(Value::as_bool).unwrap_or(ties);
+    read.set("untie_embeddings_and_output_weights", !tied)?;
+    let wide = count(&["intermediate_size", "n_inner"]).unwrap_or(4 * hidden);
+    let experts = count(&["n_routed_experts", "num_local_experts", "num_experts"]).filter(|it| *it > 1);
+    let mut width = wide;
+    if let Some(experts) = experts {
+        width = count(&["moe_intermediate_size"]).unwrap_or(wide);
+        read.set("num_experts", integer(experts))?;
+        read.set("moe_router_topk", integer(needed(&["num_experts_per_tok", "experts_per_token"])?))?;
+        let shared = count(&["n_shared_experts"]).map(|it| it * width);
+        let shared = count(&["shared_expert_intermediate_size"]).or(shared).filter(|it| *it > 0);
+        read.count("moe_shared_expert_intermediate_size", shared)?;
+        if let Some(dense) = count(&["first_k_dense_replace"]).filter(|it| *it > 0) {
+            read.take(format!("first_k_dense_replace {dense}"), "layers with experts, like the others");
+        }
+    }
+    read.set("ffn_hidden_size", integer(width))?;
+    if let Some(rank) = count(&["kv_lora_rank"]) {
+        read.set("kv_lora_rank", integer(rank))?;
+        let query = count(&["q_lora_rank"]);
+        if query.is_none() {
+            read.take("no q_lora_rank", "queries made of a vector as long as a token's");
+        }
+        read.set("q_lora_rank", integer(query.unwrap_or(hidden)))?;
+        read.set("kv_channels", integer(needed(&["qk_nope_head_dim"])?))?;
+        read.set("qk_pos_emb_head_dim", integer(needed(&["qk_rope_head_dim"])?))?;
+        read.set("v_head_dim", integer(needed(&["v_head_dim"])?))?;
+        read.set("num_query_groups", integer(heads))?;
+    } else {
+        read.set("num_query_groups", integer(count(&["num_key_value_heads"]).unwrap_or(heads)))?;
+        read.set("kv_channels", integer(count(&["head_dim"]).unwrap_or(hidden / heads.max(1))))?;
+    }
+    if let Some(window) = count(&["sliding_window"]) {
+        if config.get("use_sliding_window") != Some(&Value::Bool(false)) {
+            read.take(format!("sliding_window {window}"), "attention over all tokens");
+        }
+    }
+    if let Some(further) = count(&["num_nextn_predict_layers"]).filter(|it| *it > 0) {
+        read.take(
+            format!("num_nextn_predict_layers {further}"),
+            "not trained, unless the arguments say that they are",
+        );
+    }
+    read.set("num_layers", integer(layers))
+}

@@ -1,0 +1,117 @@
+//! Configurations of frameworks, read: what they set, what they are refused for, and that nothing is left unsaid.
+
+use super::*;
+
+const LLAMA: &str = "--num-layers 32 --hidden-size 4096 --ffn-hidden-size 14336 --num-attention-heads 32 \
+    --group-query-attention --num-query-groups 8 --seq-length 8192 --vocab-size 128256 --swiglu \
+    --untie-embeddings-and-output-weights --micro-batch-size 1 --global-batch-size 64 --bf16";
+
+fn megatron(text: &str) -> Result<Read, ReadError> {
+    read(Runner::Megatron, text, &Beside { devices: Some(16), ..Beside::default() })
+}
+
+fn with(more: &str) -> Read {
+    megatron(&format!("{LLAMA} {more}")).unwrap()
+}
+
+#[test]
+fn arguments_set_keys_with_the_defaults_of_megatron() {
+    let keys = with("--tensor-model-parallel-size 2 --sequence-parallel").keys;
+    let check = |key: &str, expected: Value| assert_eq!(keys.get(key), Some(&expected), "{key}");
+    check("num_query_groups", 8.into());
+    check("sequence_parallel", true.into());
+    check("overlap_grad_reduce", false.into());
+    check("zero_stage", 0.into());
+    check("recompute_granularity", "none".into());
+    check("world_size", 16.into());
+    let keys = with("--use-distributed-optimizer --recompute-activations --fp8-format hybrid").keys;
+    assert_eq!(
+        (keys["zero_stage"].clone(), keys["recompute_granularity"].clone()),
+        (1.into(), "selective".into())
+    );
+    assert_eq!(keys["precision"], "fp8".into());
+}
+
+#[test]
+fn every_argument_is_said_to_be_something() {
+    let read = with("--lr 3e-4 --cuda-graph-impl local --mystery 7");
+    assert_eq!(read.harmless, ["--lr 3e-4"]);
+    assert_eq!(read.taken[0].0, "--cuda-graph-impl local");
+    assert_eq!(read.strange, ["--mystery 7"]);
+}
+
+#[test]
+fn a_script_is_its_words() {
+    let script = "# a --comment\nGPUS=8\nARGS=(\n --num-layers 2 # two\n --hidden-size '64'\n)\n\
+                  torchrun --nproc_per_node $GPUS --nnodes ${N:-2} \\\n train.py \"${ARGS[@]}\" --lr=\"1\"; ls";
+    let words = script::words(script).unwrap();
+    let expected = [
+        "--num-layers",
+        "2",
+        "--hidden-size",
+        "64",
+        "--",
+        "torchrun",
+        "--nproc_per_node",
+        "8",
+        "--nnodes",
+        "2",
+        "train.py",
+        "",
+        "--lr=1",
+        "--",
+        "ls",
+    ];
+    assert_eq!(words, expected);
+    let wrong = script::words("a\n'b").unwrap_err();
+    assert_eq!(wrong.to_string(), "line 2: a quote ' that does not end");
+}
+
+#[test]
+fn what_is_wrong_is_said() {
+    let check = |more: &str, expected: &str| {
+        assert_eq!(megatron(&format!("{LLAMA} {more}")).unwrap_err().to_string(), expected);
+    };
+    check("--num-layers many", "`num_layers` is many, expected a whole number");
+    check(
+        "--micro-batch-size",
+        "`micro_batch_size` is `--micro-batch-size` alone, expected a value after it",
+    );
+    check(
+        "--micro-batch-size $MBS",
+        "`micro_batch_size` is $MBS, expected a value: nothing in the script says what that variable is",
+    );
+    check(
+        "--world-size 8",
+        "`world_size` is said twice: 16 (the machine), and 8 (the configuration); leave one out",
+    );
+    check("--recompute-granularity some", "`--recompute-granularity` is some, expected selective or full");
+    let without = LLAMA.replace("--bf16", "");
+    assert!(megatron(&without).unwrap_err().to_string().starts_with("does not state `--bf16` or `--fp16`"));
+}
+
+/// Layers of a layout, and those that predict further tokens, which it places.
+#[test]
+fn layouts_say_layers_of_stages() {
+    let keys = with(
+        "--pipeline-model-parallel-size 2 --pipeline-model-parallel-layout Et*15|t*17mL --mtp-num-layers 1",
+    )
+    .keys;
+    assert_eq!(keys["pipeline_layers"], Value::from(vec![15, 18]));
+    assert_eq!(keys["num_layers"], 33.into());
+}
+
+#[test]
+fn bridge_is_megatron_by_other_names() {
+    let text = "model:\n  num_layers: 32\n  hidden_size: 4096\n  num_attention_heads: 32\n  seq_length: 8192\n  \
+                gated_linear_unit: true\n  recompute_modules: [core_attn]\n  recompute_granularity: selective\n  \
+                share_embeddings_and_output_weights: false\ntrain:\n  micro_batch_size: 1\n  global_batch_size: 16\n\
+                optimizer:\n  lr: 1\nddp:\n  use_distributed_optimizer: true\nmixed_precision: bf16_mixed\nodd: 1\n";
+    let beside = Beside { devices: Some(16), ..Beside::default() };
+    let read = read(Runner::Bridge, text, &beside).unwrap();
+    assert_eq!(read.keys["zero_stage"], 1.into());
+    assert_eq!(read.keys["recompute_granularity"], "selective".into());
+    assert_eq!(read.keys["swiglu"], true.into());
+    assert_eq!(read.strange, ["odd: 1"]);
+    assert_eq!(read.harmless, ["optimizer.lr: 1"]);
+}

@@ -1,0 +1,194 @@
+//! The cheapest setup of a space, with the proof that none is cheaper, and the changes that help most.
+
+use cost_models::units::Seconds;
+use predict::cluster::ClusterError;
+use predict::config::even;
+use predict::kinds::{Answer, Kind, answer, fits};
+use predict::pieces::Job;
+use predict::setup::Setup;
+use predict::step::{floor, layer_floor};
+
+use super::Space;
+use super::choice::{self, Choice, Key, choices, layouts, shapes};
+
+/// How many keys a change has at most.
+const KEYS: usize = 2;
+
+/// How many changes are told.
+const TOLD: usize = 3;
+
+/// Where setups are priced.
+#[derive(Clone, Debug)]
+pub struct Search<'a> {
+    /// The setup as it is.
+    pub base: &'a Setup,
+    /// The kinds of nodes.
+    pub kinds: &'a [Kind],
+}
+
+/// A setup that was priced.
+#[derive(Clone, Debug)]
+pub struct Priced {
+    /// What was chosen.
+    pub choice: Choice,
+    /// The time of its step.
+    pub seconds: f64,
+    /// What its fullest rank holds (bytes).
+    pub held: f64,
+    /// Whether it fits.
+    pub fits: bool,
+}
+
+/// The cheapest setup of a space.
+#[derive(Clone, Debug)]
+pub struct Best {
+    /// It; none if none fits.
+    pub found: Option<Priced>,
+    /// How many setups there are.
+    pub setups: u64,
+    /// How many of them were priced; the others take longer than the best at least.
+    pub priced: u64,
+}
+
+/// A change of few keys.
+#[derive(Clone, Debug)]
+pub struct Change {
+    /// The keys.
+    pub keys: Vec<Key>,
+    /// The setup after it.
+    pub after: Priced,
+}
+
+impl Search<'_> {
+    /// What a choice takes; none if it is not a setup.
+    fn priced(&self, choice: Choice) -> Result<Option<Priced>, ClusterError> {
+        let setup = choice.setup(self.base);
+        if setup.check().is_err() || even(&setup).is_err() {
+            return Ok(None);
+        }
+        let Answer { time, held, fits, .. } = answer(&setup, self.kinds)?;
+        Ok(Some(Priced { choice, seconds: time.total().0, held: held.total(), fits }))
+    }
+
+    /// What a layer takes at least for a micro-batch of such a setup.
+    fn layer_floor(&self, setup: &Setup) -> Result<Seconds, ClusterError> {
+        let mut least: Option<Seconds> = None;
+        for Kind { cluster, framework, .. } in self.kinds {
+            let time = layer_floor(&Job::new(setup, framework, cluster)?);
+            least = Some(least.map_or(time, |it| it.min(time)));
+        }
+        Ok(least.unwrap_or_default())
+    }
+
+    /// The shapes of a space, each with the floor of its setups.
+    fn floors(&self, space: &Space) -> Result<Vec<(f64, Choice)>, ClusterError> {
+        let mut all: Vec<(f64, Choice)> = Vec::new();
+        for layout in layouts(self.base) {
+            let mut last: Option<(Choice, Seconds)> = None;
+            for shape in shapes(&layout, self.base, space) {
+                let setup = shape.setup(self.base);
+                if setup.check().is_err() || even(&setup).is_err() {
+                    continue;
+                }
+                // Orders and parts do not change what a layer takes.
+                let alike = |it: &Choice| {
+                    (it.sequence, it.tp_overlap, it.dispatch)
+                        == (shape.sequence, shape.tp_overlap, shape.dispatch)
+                };
+                let layer = match &last {
+                    Some((before, layer)) if alike(before) => *layer,
+                    _ => self.layer_floor(&setup)?,
+                };
+                last = Some((shape, layer));
+                all.push((floor(&setup, layer).0, shape));
+            }
+        }
+        // Shapes keep their order where floors are equal.
+        all.sort_by(|a, b| a.0.total_cmp(&b.0));
+        Ok(all)
+    }
+
+    /// The cheapest setup of a space: those with the lowest floors are priced first, until floors are above the
+    /// best.
+    pub fn best(&self, space: &Space) -> Result<Best, ClusterError> {
+        let others = choice::others(space);
+        let mut best = Best { found: None, setups: 0, priced: 0 };
+        if runs(space, self.base) {
+            best.found = Some(self.now()?).filter(|it| it.fits);
+        }
+        for (floor, shape) in self.floors(space)? {
+            let rest = &others[usize::from(shape.pp > 1)];
+            best.setups += 2 * u64::try_from(rest.len()).unwrap_or(u64::MAX);
+            if best.found.as_ref().is_some_and(|found| floor >= found.seconds) {
+                continue;
+            }
+            for (zero, recompute) in rest {
+                let choice = Choice { zero: *zero, recompute: *recompute, ..shape };
+                best.priced += 2;
+                if !fits(&choice.setup(self.base), self.kinds)? {
+                    continue;
+                }
+                for dp_overlap in [false, true] {
+                    let Some(priced) = self.priced(Choice { dp_overlap, ..choice })? else { continue };
+                    if best.found.as_ref().is_none_or(|found| priced.seconds < found.seconds) {
+                        best.found = Some(priced);
+                    }
+                }
+            }
+        }
+        Ok(best)
+    }
+
+    /// The changes of one key or two that help most: those that make the step shortest, and where it does not fit,
+    /// make it fit. No two of them are about the same keys, and none is a part of another.
+    pub fn changes(&self, space: &Space, now: &Priced) -> Result<Vec<Change>, ClusterError> {
+        let mut all: Vec<Change> = Vec::new();
+        for layout in layouts(self.base) {
+            if now.choice.degrees_apart(&layout) > KEYS {
+                continue;
+            }
+            for choice in choices(&layout, self.base, space) {
+                let keys = now.choice.changes(&choice, self.base);
+                if keys.is_empty() || keys.len() > KEYS {
+                    continue;
+                }
+                let Some(after) = self.priced(choice)? else { continue };
+                if after.fits && (!now.fits || after.seconds < now.seconds) {
+                    all.push(Change { keys, after });
+                }
+            }
+        }
+        all.sort_by(|a, b| {
+            let (one, other) = (a.after.seconds, b.after.seconds);
+            one.total_cmp(&other).then(a.keys.len().cmp(&b.keys.len()))
+        });
+        let mut told: Vec<Change> = Vec::new();
+        for change in all {
+            if told.len() == TOLD {
+                break;
+            }
+            let names = |it: &Change| it.keys.iter().map(|key| key.name).collect::<Vec<_>>();
+            let part = |a: &Change, b: &Change| names(a).iter().all(|it| names(b).contains(it));
+            if !told.iter().any(|it| part(it, &change) || part(&change, it)) {
+                told.push(change);
+            }
+        }
+        Ok(told)
+    }
+
+    /// What the setup takes as it is.
+    pub fn now(&self) -> Result<Priced, ClusterError> {
+        let Answer { time, held, fits, .. } = answer(self.base, self.kinds)?;
+        Ok(Priced { choice: Choice::of(self.base), seconds: time.total().0, held: held.total(), fits })
+    }
+}
+
+/// Whether a setup is of a space.
+fn runs(space: &Space, setup: &Setup) -> bool {
+    let Setup { pp, tp, zero, recompute, schedule, vpp, .. } = setup;
+    space.zero[usize::from(*pp > 1)].contains(zero)
+        && space.recompute.contains(recompute)
+        && space.schedules.contains(schedule)
+        && (*vpp == 1 || space.parts)
+        && (!setup.seq_parallel || space.sequence || super::must_split(setup, *tp))
+}

@@ -1,0 +1,78 @@
+//! `score`: which configuration of which framework is scored, and on what.
+
+use std::path::PathBuf;
+
+use clap::Args;
+use score::space::Runner;
+
+/// `score`.
+#[derive(Args, Clone, Debug)]
+pub struct ScoreArguments {
+    /// The configuration
+    #[command(flatten)]
+    pub of: ConfigurationArguments,
+    /// On what it runs: a device and how many (`h100-80g-64x`), or a machine file
+    #[arg(long, value_name = "MACHINE")]
+    pub machine: String,
+    /// The model's `config.json`, where the configuration does not state the model
+    #[arg(long, value_name = "FILE")]
+    pub config: Option<PathBuf>,
+    /// How long an example is, where the configuration does not state it
+    #[arg(long, value_name = "TOKENS", value_parser = clap::value_parser!(u64).range(1..))]
+    pub sequence: Option<u64>,
+    /// Write the setup too, as `predict --config` takes it
+    #[arg(long, short, value_name = "FILE")]
+    pub output: Option<PathBuf>,
+}
+
+/// The configuration of one framework.
+#[derive(Args, Clone, Debug)]
+#[group(required = true, multiple = false)]
+pub struct ConfigurationArguments {
+    /// Arguments of Megatron-LM: a script, or the arguments in quotes
+    #[arg(long, value_name = "ARGS", allow_hyphen_values = true)]
+    pub megatron: Option<String>,
+    /// A configuration of Megatron-Bridge, YAML
+    #[arg(long, value_name = "FILE")]
+    pub bridge: Option<PathBuf>,
+    /// A configuration of torchtitan, TOML or Python
+    #[arg(long, value_name = "FILE")]
+    pub torchtitan: Option<PathBuf>,
+    /// A configuration of DeepSpeed, JSON
+    #[arg(long, value_name = "FILE")]
+    pub deepspeed: Option<PathBuf>,
+}
+
+/// Where a configuration is.
+pub enum Where {
+    /// In a file.
+    File(PathBuf),
+    /// On the command line.
+    Here(String),
+}
+
+impl ConfigurationArguments {
+    /// Whose it is, and where; none of several is given, as clap sees to.
+    pub fn stated(&self) -> Option<(Runner, Where)> {
+        let Self { megatron, bridge, torchtitan, deepspeed } = self;
+        if let Some(text) = megatron {
+            let here = text.trim_start().starts_with("--");
+            let place = if here { Where::Here(text.clone()) } else { Where::File(PathBuf::from(text)) };
+            return Some((Runner::Megatron, place));
+        }
+        let files =
+            [(Runner::Bridge, bridge), (Runner::Torchtitan, torchtitan), (Runner::Deepspeed, deepspeed)];
+        files.into_iter().find_map(|(runner, file)| Some((runner, Where::File(file.clone()?))))
+    }
+}
+
+pub(super) const HELP: &str = "\
+Examples:
+  shardloom score --megatron train.sh --machine h100-80g-64x
+  shardloom score --megatron '--num-layers 32 --hidden-size 4096 ..' --machine h100-80g-8x
+  shardloom score --torchtitan llama3_8b.toml --machine h100-80g-8x
+  shardloom score --deepspeed ds.json --config config.json --sequence 4096 --machine a100-80g-16x
+  shardloom score --bridge recipe.yaml --machine b200-180g-64x --json
+
+Prices are those of `predict`, with the framework's figures; every setup that the framework runs on as many
+devices is looked at.";

@@ -1,0 +1,304 @@
+//! `score`: a configuration of a training framework, what it takes, and how far that is from the best.
+
+use std::fmt::Write as _;
+
+use ::score::errors::{self, Source};
+use ::score::read::{self, Beside, Read};
+use ::score::space::{Best, Change, Choice, Priced, Runner, Search, Space};
+use cost_models::machine::shipped;
+use cost_models::quantity;
+use cost_models::throughput::Throughput;
+use files::{Failure, readable, written};
+use predict::config::{self, Config};
+use predict::kinds::{self, Kind};
+use predict::memory::{self, Held};
+use predict::pieces::Job;
+use predict::setup::Setup;
+use report::throughput;
+use serde_json::{Value, json};
+
+use super::predict::{kinds_of, machine_lines, prices};
+use super::{Context, Said};
+use crate::arguments::{ScoreArguments, Where};
+
+/// Everything that is said of a configuration.
+struct Score {
+    runner: Runner,
+    read: Read,
+    assumed: Vec<(&'static str, &'static str)>,
+    setup: Setup,
+    kinds: Vec<Kind>,
+    stages: Vec<(String, Held, f64)>,
+    now: Priced,
+    /// Within the framework, and overall.
+    best: [Best; 2],
+    changes: Vec<Change>,
+    sources: Vec<Source>,
+}
+
+/// Scores a configuration.
+pub(crate) fn score(arguments: &ScoreArguments, context: &Context<'_, '_>) -> Result<Said, Failure> {
+    let Some((runner, place)) = arguments.of.stated() else {
+        return Err(Failure::Usage("expected the configuration of one framework".to_owned()));
+    };
+    let (name, text) = match &place {
+        Where::File(path) => (path.display().to_string(), readable::text(path)?),
+        Where::Here(text) => ("--megatron".to_owned(), text.clone()),
+    };
+    let failed = |error: &dyn std::fmt::Display| Failure::Input(format!("{name}: {error}"));
+    let model = arguments.config.as_deref().map(readable::text).transpose()?;
+    let (machine, devices) = machine(&arguments.machine)?;
+    let beside = Beside { model, sequence: arguments.sequence, devices };
+    let mut read = read::read(runner, &text, &beside).map_err(|error| failed(&error))?;
+    read.keys.insert("machine".to_owned(), machine.into());
+    let stated = read.keys.to_string();
+    let config = config::of(read.keys.clone()).map_err(|error| failed(&error))?;
+    let kinds = kinds_of(&config, None).map_err(|error| failed(&error))?;
+    let Config { setup, assumed, .. } = config;
+    let wrong = |error: predict::cluster::ClusterError| failed(&error);
+    let stages = stages(&setup, &kinds).map_err(wrong)?;
+    let search = Search { base: &setup, kinds: &kinds };
+    let now = search.now().map_err(wrong)?;
+    let space = Space::of(runner);
+    context.progress.say("pricing every setup that the framework runs");
+    let within = search.best(&space).map_err(wrong)?;
+    context.progress.say("pricing every setup");
+    let overall = search.best(&Space::whole()).map_err(wrong)?;
+    let changes = search.changes(&space, &now).map_err(wrong)?;
+    if let Some(path) = &arguments.output {
+        written::write(path, stated.as_bytes())?;
+    }
+    let sources = errors::of_steps(runner);
+    let best = [within, overall];
+    let score = Score { runner, read, assumed, setup, kinds, stages, now, best, changes, sources };
+    score.said()
+}
+
+/// The machine as stated setups name it, and how many devices that says.
+fn machine(name: &str) -> Result<(String, Option<u64>), Failure> {
+    if name.ends_with(".json") {
+        let cluster = files::machine::cluster(name, None)?;
+        return Ok((name.to_owned(), Some(cluster.devices())));
+    }
+    if shipped::text(name).is_some() {
+        return Ok((name.to_owned(), None));
+    }
+    let machine = shipped::named(name).map_err(|error| Failure::Input(error.to_string()))?;
+    let device = name.rsplit_once('-').map_or(name, |it| it.0);
+    Ok((device.to_owned(), Some(machine.devices())))
+}
+
+/// What a rank of each stage holds, of the kind of node that it fills most, and the room there.
+fn stages(setup: &Setup, kinds: &[Kind]) -> Result<Vec<(String, Held, f64)>, predict::cluster::ClusterError> {
+    let ranks = setup.stage_ranks();
+    let mut all: Vec<(String, Held, f64)> = Vec::new();
+    for stage in 0..setup.stages.len() {
+        let first = u64::try_from(stage).unwrap_or(u64::MAX).saturating_mul(ranks);
+        let mut fullest: Option<(Held, f64)> = None;
+        for kind in kinds.iter().filter(|it| it.ranks.start < first + ranks && first < it.ranks.end) {
+            let job = Job::new(setup, &kind.framework, &kind.cluster)?;
+            let room = cost_models::units::exact(memory::room(&job).0);
+            let Some(held) = memory::stages(&job).get(stage).copied() else { continue };
+            let fuller = |it: &(Held, f64)| it.0.total() / it.1 < held.total() / room;
+            if fullest.as_ref().is_none_or(fuller) {
+                fullest = Some((held, room));
+            }
+        }
+        if let Some((held, room)) = fullest {
+            all.push((format!("{stage}"), held, room));
+        }
+    }
+    Ok(all)
+}
+
+impl Score {
+    fn said(&self) -> Result<Said, Failure> {
+        let answer =
+            kinds::answer(&self.setup, &self.kinds).map_err(|error| Failure::Input(error.to_string()))?;
+        let mut json = prices(&self.setup, &self.kinds, &answer);
+        let error = errors::together(&self.sources);
+        let rate = Throughput::of(
+            &self.setup.work(),
+            answer.time.total(),
+            self.setup.devices(),
+            &machine_lines(&self.kinds),
+        );
+        json["framework"] = json!(self.runner.name());
+        json["error_percent"] = json!(error);
+        json["errors"] = self.sources.iter().map(source).collect();
+        json["stages"] =
+            self.stages.iter().zip(&self.setup.stages).map(|(it, layers)| stage(it, *layers)).collect();
+        json["best"] = self.best_json(0);
+        json["overall"] = self.best_json(1);
+        json["changes"] = self.changes.iter().map(|it| self.change_json(it)).collect();
+        json["setup"] =
+            Value::Object(self.read.keys.iter().map(|(key, it)| (key.clone(), plain(it))).collect());
+        json["taken"] =
+            self.read.taken.iter().map(|(said, taken)| json!({ "said": said, "taken": taken })).collect();
+        json["no_effect"] = json!(self.read.harmless);
+        json["not_understood"] = json!(self.read.strange);
+        json["assumed"] =
+            Value::Object(self.assumed.iter().map(|(key, it)| ((*key).to_owned(), json!(it))).collect());
+        let mut text = super::predict::titled(&self.setup, &self.kinds) + "\n";
+        self.memory(&mut text, answer.room);
+        self.step(&mut text, &answer, error);
+        for line in throughput::lines(rate.as_ref(), 14) {
+            line_of(&mut text, format_args!("{line}"));
+        }
+        self.bests(&mut text);
+        self.told_changes(&mut text);
+        self.words(&mut text);
+        Ok(Said { text, json })
+    }
+
+    fn memory(&self, text: &mut String, room: f64) {
+        let verdict = if self.now.fits { "fits" } else { "does not fit" };
+        let (held, room) = (memory::words(self.now.held), memory::words(room));
+        line_of(text, format_args!("memory        {held} of {room} on the fullest device: {verdict}"));
+        let mut rows = vec![(
+            "stage".to_owned(),
+            "layers".to_owned(),
+            Held::default().by_kind().map(|it| it.0.to_owned()),
+            "all".to_owned(),
+        )];
+        let mut before: Option<(Held, u64)> = None;
+        for ((name, held, _), layers) in self.stages.iter().zip(&self.setup.stages) {
+            if before == Some((*held, *layers)) {
+                // Stages that hold the same are one line.
+                if let Some((first, ..)) = rows.last_mut() {
+                    let start = first.split_once(" to ").map_or(first.as_str(), |it| it.0);
+                    *first = format!("{start} to {name}");
+                }
+                continue;
+            }
+            before = Some((*held, *layers));
+            let kinds = held.by_kind().map(|(_, bytes)| memory::words(bytes));
+            rows.push((name.clone(), layers.to_string(), kinds, memory::words(held.total())));
+        }
+        for (name, layers, kinds, all) in rows {
+            let cells: String = kinds.iter().map(|it| format!("{it:>18}")).collect();
+            line_of(text, format_args!("  {name:<10}{layers:>6}{cells}{all:>14}"));
+        }
+    }
+
+    fn step(&self, text: &mut String, answer: &kinds::Answer, error: Option<f64>) {
+        let bars = error.map_or_else(String::new, |it| format!(", give or take {it:.1} %"));
+        line_of(text, format_args!("step          {}{bars}", quantity::seconds(answer.time.total().0)));
+        for term in answer.time.terms().iter().filter(|it| it.time.0 > 0.0) {
+            line_of(text, format_args!("  {:<24}{}", term.name, quantity::seconds(term.time.0)));
+        }
+        for Source { name, rows, median, mean, worst } in &self.sources {
+            line_of(
+                text,
+                format_args!(
+                    "  off from {rows} runs of {name}: median {median:.1} %, mean {mean:.1} %, at most {worst:.1} %"
+                ),
+            );
+        }
+    }
+
+    fn bests(&self, text: &mut String) {
+        let titles =
+            [("best", format!("within {}", self.runner.title())), ("overall", "of all setups".to_owned())];
+        for ((word, title), best) in titles.into_iter().zip(&self.best) {
+            let Best { found, setups, priced } = best;
+            let Some(found) = found else {
+                line_of(text, format_args!("{word:<14}nothing fits {title}: {setups} setups looked at"));
+                continue;
+            };
+            let time = quantity::seconds(found.seconds);
+            let gap = 100.0 * (found.seconds / self.now.seconds - 1.0);
+            line_of(
+                text,
+                format_args!(
+                    "{word:<14}{time} ({gap:+.1} %) {title}, {} a device; proven on {setups} setups, {priced} of \
+                     them priced",
+                    memory::words(found.held)
+                ),
+            );
+            let keys = self.words_of(&found.choice);
+            line_of(text, format_args!("  {}", if keys.is_empty() { "the setup as it is" } else { &keys }));
+        }
+    }
+
+    fn words_of(&self, choice: &Choice) -> String {
+        let keys = self.now.choice.changes(choice, &self.setup);
+        let words: Vec<String> =
+            keys.iter().map(|it| format!("{} {} -> {}", it.name, it.from, it.to)).collect();
+        words.join(", ")
+    }
+
+    fn told_changes(&self, text: &mut String) {
+        for change in &self.changes {
+            let gain = 100.0 * (change.after.seconds / self.now.seconds - 1.0);
+            let what = if self.now.fits { "" } else { ": fits" };
+            line_of(
+                text,
+                format_args!(
+                    "change        {}: {} ({gain:+.1} %), {} a device{what}",
+                    self.words_of(&change.after.choice),
+                    quantity::seconds(change.after.seconds),
+                    memory::words(change.after.held),
+                ),
+            );
+        }
+        if self.changes.is_empty() {
+            let what = if self.now.fits { "helps" } else { "makes it fit" };
+            line_of(text, format_args!("change        no change of one key or two {what}"));
+        }
+    }
+
+    fn words(&self, text: &mut String) {
+        for said in &self.read.strange {
+            line_of(text, format_args!("NOT UNDERSTOOD {said}: it is as if it were left out"));
+        }
+        for (said, taken) in &self.read.taken {
+            line_of(text, format_args!("taken         {said}: {taken}"));
+        }
+        if !self.read.harmless.is_empty() {
+            line_of(text, format_args!("no effect     {}", self.read.harmless.join("; ")));
+        }
+    }
+
+    fn best_json(&self, place: usize) -> Value {
+        let Best { found, setups, priced } = &self.best[place];
+        let mut json = found.as_ref().map_or(json!({}), |it| self.priced_json(it));
+        json["setups"] = json!(setups);
+        json["priced"] = json!(priced);
+        json
+    }
+
+    fn change_json(&self, change: &Change) -> Value {
+        self.priced_json(&change.after)
+    }
+
+    fn priced_json(&self, priced: &Priced) -> Value {
+        let keys = self.now.choice.changes(&priced.choice, &self.setup);
+        json!({
+            "seconds": priced.seconds,
+            "gain": 1.0 - priced.seconds / self.now.seconds,
+            "memory_bytes": priced.held,
+            "changes": keys.iter().map(|it| json!({ "key": it.name, "from": it.from, "to": it.to })).collect::<Vec<_>>(),
+        })
+    }
+}
+
+fn source(it: &Source) -> Value {
+    json!({ "source": it.name, "rows": it.rows, "median_percent": it.median, "mean_percent": it.mean, "worst_percent": it.worst })
+}
+
+fn stage((name, held, room): &(String, Held, f64), layers: u64) -> Value {
+    let kinds: serde_json::Map<String, Value> =
+        held.by_kind().into_iter().map(|(kind, bytes)| (kind.to_owned(), json!(bytes))).collect();
+    json!({ "stage": name, "layers": layers, "memory": kinds, "memory_bytes": held.total(), "room_bytes": room })
+}
+
+/// A value of TOML as one of JSON.
+fn plain(value: &impl serde::Serialize) -> Value {
+    serde_json::to_value(value).unwrap_or(Value::Null)
+}
+
+fn line_of(text: &mut String, line: std::fmt::Arguments<'_>) {
+    // Writing to a string does not fail.
+    let _ = writeln!(text, "{}", line.to_string().trim_end());
+}
