@@ -196,12 +196,6 @@ fn commands_of_the_readme_print_what_it_says() {
 }
 
 #[test]
-fn commands_of_the_page_of_scores_print_what_it_says() {
-    let text = fs::read_to_string(root().join("docs/score.md")).unwrap();
-    compare("docs/score.md", &rerun("docs/score.md", &text));
-}
-
-#[test]
 fn commands_of_the_tour_print_what_it_says() {
     let text = fs::read_to_string(root().join("docs/tour.md")).unwrap();
     compare("docs/tour.md", &rerun("docs/tour.md", &text));
