@@ -18,7 +18,8 @@ mod launch; // kernels, how they are launched, what they are given
 mod choose; // which kernels compute an operation
 mod pointwise; // chains of functions of elements
 mod chain; // operations that one kernel computes together
-mod movement; // the same elements in other places
+mod copying; // the same elements in other places
+mod movement; // operations that leave elements as they are
 mod indexing; // elements at places that are data
 mod reduce; // many elements to one
 mod rows; // softmax, cross entropy, and their gradients
@@ -36,9 +37,11 @@ mod sum; // sums over ranks
 
 pub use chain::{Chain, Input, Step, is_pointwise};
 pub use choose::{chained, copied, kernels, takes_orders};
-pub use contract::{Matrix, MatrixProduct, Multiplied, orders, product};
-pub use launch::{Argument, FAMILIES, Kernel, Launch, Parameter, Piece, Uncovered, Work};
-pub use movement::Copying;
+pub use contract::{orders, product};
+pub use copying::Copying;
+pub use launch::{
+    Argument, FAMILIES, Kernel, Launch, Matrix, MatrixProduct, Multiplied, Parameter, Piece, Uncovered, Work,
+};
 pub use norm::is_norm;
 pub use program::{device_program, host_program};
 pub use rows::classified;

@@ -4,8 +4,8 @@ use planner_ir::{DType, Op};
 
 use super::chain::{Chain, Input, Step, is_pointwise};
 use super::conv::Made;
+use super::copying::Copying;
 use super::launch::{Argument, Piece, Uncovered, Work};
-use super::movement::Copying;
 use super::norm::is_norm;
 use super::number::is_covered;
 use super::rotary::Turn;

@@ -8,8 +8,8 @@
 
 use planner_ir::{Contract, DType, Label, Type};
 
-use super::launch::{Argument, Kernel, Launch, Piece, Uncovered, Work};
-use super::movement::Copying;
+use super::copying::Copying;
+use super::launch::{Argument, Kernel, Launch, Matrix, MatrixProduct, Multiplied, Piece, Uncovered, Work};
 use super::number::computed;
 use super::reduce;
 use super::strides::{Arguments, Levels, own_strides, signed};
@@ -172,55 +172,6 @@ impl<'a> Labels<'a> {
             Some((moves, moved, product))
         })
     }
-}
-
-/// A matrix product by a library, with what is copied before and after it.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Multiplied {
-    /// Operands copied to where they lie as matrices do.
-    pub before: Vec<Launch>,
-    /// The product.
-    pub product: MatrixProduct,
-    /// Elements of both operands, and of the result.
-    pub dtypes: [DType; 3],
-    /// Where the operands and the result of the product are.
-    pub matrices: [Argument; 3],
-    /// The result copied to where it is to be.
-    pub after: Vec<Launch>,
-    /// Memory that copies need (bytes).
-    pub room: u64,
-    /// The kernel that computes the product without the library.
-    pub plain: Work,
-}
-
-/// `result[b, i, j] = sum over l of left[b, i, l] * right[b, l, j]`.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct MatrixProduct {
-    /// How many products there are.
-    pub batches: u64,
-    /// Rows of the left matrix and of the result.
-    pub rows: u64,
-    /// Columns of the right matrix and of the result.
-    pub columns: u64,
-    /// Columns of the left matrix and rows of the right one.
-    pub length: u64,
-    /// Where the elements of the left matrices are.
-    pub left: Matrix,
-    /// Where those of the right ones are.
-    pub right: Matrix,
-    /// Where those of the results are.
-    pub result: Matrix,
-}
-
-/// Where the elements of matrices are: rows or columns lie together.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Matrix {
-    /// How far a row is from the one before it (elements); none if there is one row.
-    pub row: Option<i64>,
-    /// How far a column is from the one before it (elements); none if there is one column.
-    pub column: Option<i64>,
-    /// How far a matrix is from the one before it (elements).
-    pub batch: i64,
 }
 
 /// A contraction of floating-point numbers as matrix products, if it is one as its values lie.

@@ -2,10 +2,8 @@
 
 use std::fmt;
 
-use planner_ir::Type;
+use planner_ir::{DType, Type};
 
-use super::contract::Multiplied;
-use super::strides::own_strides;
 use super::text;
 use crate::array::Span;
 
@@ -119,6 +117,55 @@ pub struct Work {
     pub room: u64,
 }
 
+/// A matrix product by a library, with what is copied before and after it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Multiplied {
+    /// Operands copied to where they lie as matrices do.
+    pub before: Vec<Launch>,
+    /// The product.
+    pub product: MatrixProduct,
+    /// Elements of both operands, and of the result.
+    pub dtypes: [DType; 3],
+    /// Where the operands and the result of the product are.
+    pub matrices: [Argument; 3],
+    /// The result copied to where it is to be.
+    pub after: Vec<Launch>,
+    /// Memory that copies need (bytes).
+    pub room: u64,
+    /// The kernel that computes the product without the library.
+    pub plain: Work,
+}
+
+/// `result[b, i, j] = sum over l of left[b, i, l] * right[b, l, j]`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct MatrixProduct {
+    /// How many products there are.
+    pub batches: u64,
+    /// Rows of the left matrix and of the result.
+    pub rows: u64,
+    /// Columns of the right matrix and of the result.
+    pub columns: u64,
+    /// Columns of the left matrix and rows of the right one.
+    pub length: u64,
+    /// Where the elements of the left matrices are.
+    pub left: Matrix,
+    /// Where those of the right ones are.
+    pub right: Matrix,
+    /// Where those of the results are.
+    pub result: Matrix,
+}
+
+/// Where the elements of matrices are: rows or columns lie together.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Matrix {
+    /// How far a row is from the one before it (elements); none if there is one row.
+    pub row: Option<i64>,
+    /// How far a column is from the one before it (elements); none if there is one column.
+    pub column: Option<i64>,
+    /// How far a matrix is from the one before it (elements).
+    pub batch: i64,
+}
+
 /// Why no kernel computes an operation.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Uncovered {
@@ -176,38 +223,6 @@ impl Piece {
     /// The whole of a value.
     pub fn whole(type_: Type) -> Self {
         Self { type_, spans: vec![], order: vec![] }
-    }
-
-    /// How far it is from an element to the next one along each dimension (elements).
-    pub(super) fn strides(&self) -> Vec<i64> {
-        if self.order.is_empty() {
-            return own_strides(&self.type_.shape);
-        }
-        let shape: Vec<u64> = self.order.iter().map(|&dim| self.type_.shape[dim]).collect();
-        let mut strides = vec![0; shape.len()];
-        for (&dim, stride) in self.order.iter().zip(own_strides(&shape)) {
-            strides[dim] = stride;
-        }
-        strides
-    }
-
-    /// Whether its elements lie as its shape has them.
-    pub(super) fn is_row_major(&self) -> bool {
-        let shape = &self.type_.shape;
-        let long: Vec<usize> = self.order.iter().copied().filter(|&dim| shape[dim] != 1).collect();
-        long.is_sorted()
-    }
-
-    /// The same elements with the dimensions of a value that it is repeated to in another order, if they lie
-    /// row-major then.
-    pub(super) fn lying(&self, order: &[usize]) -> Option<Self> {
-        let more = order.len().checked_sub(self.type_.shape.len())?;
-        let shape = order.iter().map(|&dim| dim.checked_sub(more).map_or(1, |dim| self.type_.shape[dim]));
-        let strides = self.strides();
-        let long = order.iter().filter_map(|&dim| dim.checked_sub(more));
-        let long: Vec<i64> = long.filter(|&dim| self.type_.shape[dim] != 1).map(|dim| strides[dim]).collect();
-        let type_ = Type::new(self.type_.dtype, shape.collect::<Vec<u64>>());
-        long.is_sorted_by(|outer, inner| outer >= inner).then(|| Self::whole(type_))
     }
 
     /// Where it lies along a dimension.

@@ -2,9 +2,9 @@
 
 use std::fmt::Write as _;
 
-use planner_ir::DType;
+use planner_ir::{DType, Type};
 
-use super::launch::{Argument, Parameter};
+use super::launch::{Argument, Parameter, Piece};
 use super::number::stored;
 use crate::nest::{repeated, row_major};
 
@@ -139,6 +139,40 @@ impl Arguments {
     /// The parameters as the source has them.
     pub(super) fn text(&self) -> String {
         self.texts.join(", ")
+    }
+}
+
+impl Piece {
+    /// How far it is from an element to the next one along each dimension (elements).
+    pub(super) fn strides(&self) -> Vec<i64> {
+        if self.order.is_empty() {
+            return own_strides(&self.type_.shape);
+        }
+        let shape: Vec<u64> = self.order.iter().map(|&dim| self.type_.shape[dim]).collect();
+        let mut strides = vec![0; shape.len()];
+        for (&dim, stride) in self.order.iter().zip(own_strides(&shape)) {
+            strides[dim] = stride;
+        }
+        strides
+    }
+
+    /// Whether its elements lie as its shape has them.
+    pub(super) fn is_row_major(&self) -> bool {
+        let shape = &self.type_.shape;
+        let long: Vec<usize> = self.order.iter().copied().filter(|&dim| shape[dim] != 1).collect();
+        long.is_sorted()
+    }
+
+    /// The same elements with the dimensions of a value that it is repeated to in another order, if they lie
+    /// row-major then.
+    pub(super) fn lying(&self, order: &[usize]) -> Option<Self> {
+        let more = order.len().checked_sub(self.type_.shape.len())?;
+        let shape = order.iter().map(|&dim| dim.checked_sub(more).map_or(1, |dim| self.type_.shape[dim]));
+        let strides = self.strides();
+        let long = order.iter().filter_map(|&dim| dim.checked_sub(more));
+        let long: Vec<i64> = long.filter(|&dim| self.type_.shape[dim] != 1).map(|dim| strides[dim]).collect();
+        let type_ = Type::new(self.type_.dtype, shape.collect::<Vec<u64>>());
+        long.is_sorted_by(|outer, inner| outer >= inner).then(|| Self::whole(type_))
     }
 }
 
