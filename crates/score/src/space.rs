@@ -162,6 +162,3 @@ impl Space {
 fn must_split(setup: &Setup, tp: u64) -> bool {
     setup.model.experts.is_some() && tp > 1
 }
-
-#[cfg(test)]
-mod tests;

@@ -94,7 +94,7 @@ fn what_is_wrong_is_said() {
 #[test]
 fn layouts_say_layers_of_stages() {
     let keys = with(
-        "--pipeline-model-parallel-size 2 --pipeline-model-parallel-layout Et*15|t*17mL --mtp-num-layers 1",
+        "--pipeline-model-parallel-size 2 --pipeline-model-parallel-layout 'Et*15|t*17mL' --mtp-num-layers 1",
     )
     .keys;
     assert_eq!(keys["pipeline_layers"], Value::from(vec![15, 18]));

@@ -1,1 +1,0 @@
-//! Spaces of setups.
