@@ -36,7 +36,7 @@ pub(crate) struct Single {
 
 enum How {
     Kernels(Vec<Packed>),
-    Product(Multiplied, u64, u64),
+    Product(Box<Multiplied>, u64, u64),
 }
 
 impl Maker {
@@ -112,7 +112,7 @@ impl Maker {
             operands: vec![],
             results: vec![],
         };
-        let how = How::Product(multiplied, self.workspace.start, self.workspace.bytes);
+        let how = How::Product(Box::new(multiplied), self.workspace.start, self.workspace.bytes);
         Ok(Single { operands: inputs, results: outputs, room, how })
     }
 }

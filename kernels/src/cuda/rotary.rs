@@ -27,8 +27,7 @@ pub(super) fn rotary(pairing: Pairing, turn: Turn, operands: &[Piece], y: &Piece
     if ordered {
         let rank = y.type_.shape.len();
         let order = if y.order.is_empty() { (0..rank).collect() } else { y.order.clone() };
-        let lying =
-            || Some(operands.iter().chain([y]).map(|it| it.lying(&order)).collect::<Option<Vec<_>>>()?);
+        let lying = || operands.iter().chain([y]).map(|it| it.lying(&order)).collect::<Option<Vec<_>>>();
         let pieces = lying().filter(|_| order.last() == rank.checked_sub(1).as_ref());
         let missing = || Uncovered::Missing(format!("a rotation in the order {order:?}"));
         let mut operands = pieces.ok_or_else(missing)?;

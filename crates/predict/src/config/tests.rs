@@ -172,7 +172,7 @@ fn the_page_lists_every_key_that_is_read() {
     for key in KEYS {
         let lines = LLAMA.lines().filter(|line| line.split(' ').next() != Some(key.name));
         let text: String = lines.map(|line| format!("{line}\n")).collect();
-        let refused = read(&format!("{text}{} = [1]\n", key.name)).unwrap_err().to_string();
-        assert!(refused.contains(&format!("`{}` is [1], expected", key.name)), "{refused}");
+        let refused = read(&format!("{text}{} = {{ a = 1 }}\n", key.name)).unwrap_err().to_string();
+        assert!(refused.contains(&format!("`{}` is {{ a = 1 }}, expected", key.name)), "{refused}");
     }
 }

@@ -109,7 +109,7 @@ fn variable(
     if letters.peek() == Some(&'(') {
         // What a command prints, or a sum: nobody knows.
         let mut depth = 0_usize;
-        while let Some(letter) = letters.next() {
+        for letter in letters.by_ref() {
             name.push(letter);
             depth = if letter == '(' { depth + 1 } else { depth - usize::from(letter == ')') };
             if depth == 0 {

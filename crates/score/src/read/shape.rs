@@ -92,10 +92,10 @@ pub(super) fn model(read: &mut Read, text: &str) -> Result<(), ReadError> {
         read.set("num_query_groups", integer(count(&["num_key_value_heads"]).unwrap_or(heads)))?;
         read.set("kv_channels", integer(count(&["head_dim"]).unwrap_or(hidden / heads.max(1))))?;
     }
-    if let Some(window) = count(&["sliding_window"]) {
-        if config.get("use_sliding_window") != Some(&Value::Bool(false)) {
-            read.take(format!("sliding_window {window}"), "attention over all tokens");
-        }
+    if let Some(window) = count(&["sliding_window"])
+        && config.get("use_sliding_window") != Some(&Value::Bool(false))
+    {
+        read.take(format!("sliding_window {window}"), "attention over all tokens");
     }
     if let Some(further) = count(&["num_nextn_predict_layers"]).filter(|it| *it > 0) {
         read.take(
