@@ -26,7 +26,7 @@ const SETTLED: f64 = 1e-3;
 const EXACT: f64 = 1e-9;
 
 /// The most weights that are tried.
-const MOST: usize = 6;
+const MOST: usize = 4;
 
 /// How much a second counts of what stands in the way, and of what may run beside it, for each clock.
 #[derive(Clone, Copy, Debug, PartialEq)]
