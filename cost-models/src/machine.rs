@@ -137,6 +137,15 @@ pub struct Transport {
     pub beside: Option<Known<Ratio>>,
 }
 
+impl Transport {
+    /// By how much a second of computing makes longer what is exchanged beside it, and the other way round: both keep
+    /// a part `s` of their rates, which costs `1/s - 1`. Nothing where nothing runs beside anything.
+    #[must_use]
+    pub fn cost_beside(&self) -> Option<f64> {
+        self.beside.as_ref().map(|kept| 1.0 / kept.value.0 - 1.0)
+    }
+}
+
 /// One way to move data.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Protocol {

@@ -103,8 +103,7 @@ impl Prices for MachinePrices<'_> {
     }
 
     fn beside(&self) -> Option<f64> {
-        let kept = self.machine.transport.beside.as_ref()?.value.0;
-        Some(1.0 / kept - 1.0)
+        self.machine.transport.cost_beside()
     }
 
     fn work(&self, work: &Work<'_>) -> f64 {

@@ -15,18 +15,12 @@ pub(super) fn costs(plan: &Plan, homes: &[usize], blocks: usize, cost: Option<f6
     let mut costs = vec![BlockCost { hides, ..BlockCost::NOTHING }; blocks];
     let mut add = |home: usize, phase: Phase, (seconds, beside): (f64, bool)| {
         let Some(cost) = costs.get_mut(home) else { return };
-        let part = |times: &mut StageTimes| match phase {
-            Phase::Forward => times.forward += seconds,
-            Phase::Backward => times.backward += seconds,
-            Phase::Gradient => times.weight += seconds,
-            Phase::Update => {}
-        };
-        part(&mut cost.times);
-        if beside {
-            part(&mut cost.beside);
+        match of_phase(&mut cost.times, phase) {
+            Some(time) => *time += seconds,
+            None => cost.update += seconds,
         }
-        if phase == Phase::Update {
-            cost.update += seconds;
+        if let Some(time) = of_phase(&mut cost.beside, phase).filter(|_| beside) {
+            *time += seconds;
         }
     };
     let readers = Readers::of(plan);
@@ -54,6 +48,16 @@ pub(super) fn costs(plan: &Plan, homes: &[usize], blocks: usize, cost: Option<f6
         cost.kept = kept;
     }
     costs
+}
+
+/// What a phase takes of a micro-batch; nothing of the update.
+fn of_phase(times: &mut StageTimes, phase: Phase) -> Option<&mut f64> {
+    match phase {
+        Phase::Forward => Some(&mut times.forward),
+        Phase::Backward => Some(&mut times.backward),
+        Phase::Gradient => Some(&mut times.weight),
+        Phase::Update => None,
+    }
 }
 
 /// The most that a node hands on between two blocks, what several devices have once (bytes).

@@ -7,7 +7,7 @@ use cost_models::machine::{Machine, Precision};
 use cost_models::topology::Topology;
 use cost_models::units::{Bytes, exact};
 use files::Failure;
-use plan::Recompute;
+use plan::{Load, Recompute};
 use planner_ir::{Contract, Graph, Node, Op, Phase, Source, StateKind};
 
 use super::{Question, Setup};
@@ -123,8 +123,8 @@ impl<'a> Sizes<'a> {
         });
         let turn = work + of_values;
         // Gradients are summed beside computing, where a machine does that.
-        let cost = self.machine.transport.beside.as_ref().map_or(1.0, |it| 1.0 / it.value.0 - 1.0);
-        let hidden = (1.0 - cost).max(0.0) * of_gradients.min(runs * turn);
+        let load = Load { alone: runs * turn, ahead: 0.0, behind: of_gradients };
+        let hidden = load.hidden(self.machine.transport.cost_beside());
         let seconds = runs * turn + (groups - 1.0) * turn / 2.0 + of_gradients - hidden;
         let kept = match setup.recompute {
             Recompute::Nothing => self.kept,
