@@ -11,9 +11,7 @@ use crate::build::built;
 use crate::ends::Ends;
 use crate::error::LowerError;
 use crate::events;
-use crate::expected::{Expected, room};
 use crate::facts::Facts;
-use crate::in_place;
 use crate::overlap;
 use crate::program::{CommunicatorId, Program};
 
@@ -46,8 +44,6 @@ pub fn alike(plan: &Plan) -> Result<Alike, LowerError> {
     let ends = Ends::default();
     let build = built(plan, &facts, &ends, 0)?;
     let axes = build.axes();
-    let (expected, room) = (Expected::of([plan]), room([plan], plan.capacity));
-    let program = overlap::placed(in_place::reduced(build.program), &expected, room).program;
-    let program = events::ordered(program);
+    let program = events::ordered(overlap::alone(plan, build.program).program);
     Ok(Alike { program, mesh: plan.mesh.clone(), axes, sources: build.sources })
 }

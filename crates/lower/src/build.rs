@@ -12,9 +12,7 @@ use crate::ends::Ends;
 use crate::error::LowerError;
 use crate::events;
 use crate::exchange::{Between, Exchange, ExchangeError, How, exchange};
-use crate::expected::{Expected, room};
 use crate::facts::{Computed, Facts, copies_of};
-use crate::in_place;
 use crate::overlap::{self, Placed};
 use crate::program::{
     Buffer, BufferId, CommunicatorId, Instruction, Kind, Origin, Port, Program, Repeated, RepeatedPart,
@@ -39,8 +37,7 @@ pub fn footprint(plan: &Plan) -> Result<u64, LowerError> {
 
 /// The program of one rank, without events.
 pub(crate) fn placed(plan: &Plan, facts: &Facts, rank: u64) -> Result<Placed, LowerError> {
-    let program = in_place::reduced(built(plan, facts, &Ends::default(), rank)?.program);
-    Ok(overlap::placed(program, &Expected::of([plan]), room([plan], plan.capacity)))
+    Ok(overlap::alone(plan, built(plan, facts, &Ends::default(), rank)?.program))
 }
 
 /// The program of one rank, without places and events, with copies for what states become.

@@ -22,8 +22,11 @@
 use std::collections::BTreeSet;
 use std::ops::Range;
 
+use plan::Plan;
+
 use crate::arena::{self, Lifetime, lifetimes};
-use crate::expected::Expected;
+use crate::expected::{Expected, room};
+use crate::in_place;
 use crate::program::{Program, Stream};
 use depends::Depends;
 use held::Held;
@@ -52,6 +55,11 @@ const LEAD: f64 = 1.25;
 pub(crate) struct Placed {
     pub(crate) program: Program,
     pub(crate) lifetimes: Vec<Option<Lifetime>>,
+}
+
+/// A program that was built of a plan, which is all that its ranks run, with places.
+pub(crate) fn alone(plan: &Plan, program: Program) -> Placed {
+    placed(in_place::reduced(program), &Expected::of([plan]), room([plan], plan.capacity))
 }
 
 /// The program with places for all its storages, its exchanges beside computing where there is memory for it: what
