@@ -83,7 +83,7 @@ impl<'a> Group<'a> {
         let first = compute.results.first()?.buffer;
         let shape = program.buffer(first).type_.shape.clone();
         let order = orders.order(first).to_vec();
-        let chain = Chain { shape, spans: vec![], order, operands: vec![], steps: vec![], results: vec![] };
+        let chain = Chain { order, ..Chain::over(shape) };
         let mut group = Self {
             program,
             uses,

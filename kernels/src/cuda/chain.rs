@@ -68,6 +68,11 @@ pub(super) struct Body {
 }
 
 impl Chain {
+    /// One that does nothing yet, over a whole value of this shape, which lies as the shape has it.
+    pub fn over(shape: Vec<u64>) -> Self {
+        Self { shape, spans: vec![], order: vec![], operands: vec![], steps: vec![], results: vec![] }
+    }
+
     /// The chain over its dimensions as they lie in memory, if they lie otherwise than the shape has them, and
     /// what it computes does not depend on where an element is.
     pub(super) fn lying(&self) -> Result<Option<Self>, Uncovered> {

@@ -168,12 +168,10 @@ fn in_one_kernel(
     stored: &[usize],
 ) -> Result<Timed, Failure> {
     let chain = Chain {
-        shape: operands[0].shape.clone(),
-        spans: vec![],
-        order: vec![],
         operands: operands.iter().cloned().map(Piece::whole).collect(),
         steps,
         results: stored.iter().map(|&step| (step, 0)).collect(),
+        ..Chain::over(operands[0].shape.clone())
     };
     let work = chained(&chain).map_err(|why| Failure::internal("bench gpu", why))?;
     let results = vec![operands[0].clone(); stored.len()];

@@ -325,7 +325,7 @@ fn chains_compute_what_their_operations_do_one_by_one() {
         let mut results: Vec<(usize, usize)> = all.collect();
         results.retain(|&(step, _)| step + 1 == steps.len() || u.arbitrary().unwrap_or(true));
         let pieces = operands.iter().map(|it| Piece::whole(it.type_().clone())).collect();
-        let chain = Chain { shape, spans: vec![], order: vec![], operands: pieces, steps, results };
+        let chain = Chain { operands: pieces, steps, results, ..Chain::over(shape) };
         // What is handed on may be rounded to the next number, and grow.
         let near = if dtype == DType::BF16 { 0.02 } else { 20.0 * tolerance(dtype) };
         Ok(Trial::chained(chain, operands, near))

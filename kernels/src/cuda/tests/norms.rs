@@ -18,15 +18,7 @@ struct Parts {
 
 impl Parts {
     fn new(shape: &[u64]) -> Self {
-        let chain = Chain {
-            shape: shape.to_vec(),
-            spans: vec![],
-            order: vec![],
-            operands: vec![],
-            steps: vec![],
-            results: vec![],
-        };
-        Self { chain, operands: vec![] }
+        Self { chain: Chain::over(shape.to_vec()), operands: vec![] }
     }
 
     fn operand(&mut self, operand: Array) -> Input {

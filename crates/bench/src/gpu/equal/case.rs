@@ -144,15 +144,7 @@ pub(super) struct Parts {
 
 impl Parts {
     pub(super) fn new(shape: &[u64]) -> Self {
-        let chain = Chain {
-            shape: shape.to_vec(),
-            spans: vec![],
-            order: vec![],
-            operands: vec![],
-            steps: vec![],
-            results: vec![],
-        };
-        Self { chain, operands: Vec::new() }
+        Self { chain: Chain::over(shape.to_vec()), operands: Vec::new() }
     }
 
     /// The same of a block that lies there.
