@@ -85,6 +85,9 @@ pub struct Space {
 
 /// Every value of each, whoever runs it.
 const ZERO: &[Zero] = &[Zero::Nothing, Zero::Optimizer, Zero::Gradients, Zero::WeightsInNode, Zero::Weights];
+/// The stages of ZeRO; with a pipeline, whose micro-batches add to gradients that are whole, no more than the first.
+const BY_STAGE: [&[Zero]; 2] =
+    [&[Zero::Nothing, Zero::Optimizer, Zero::Gradients, Zero::Weights], &[Zero::Nothing, Zero::Optimizer]];
 const SCHEDULES: &[Kind] =
     &[Kind::OneForwardOneBackward, Kind::GPipe, Kind::Eager, Kind::ZeroBubbleH1, Kind::ZeroBubbleH2];
 
@@ -96,16 +99,10 @@ impl Space {
     pub fn of(runner: Runner) -> Self {
         match runner {
             Runner::Megatron | Runner::Bridge => Self {
-                zero: [
-                    &[Zero::Nothing, Zero::Optimizer, Zero::Gradients, Zero::Weights],
-                    &[Zero::Nothing, Zero::Optimizer],
-                ],
+                zero: BY_STAGE,
                 recompute: &[Recompute::None, Recompute::Selective, Recompute::Full],
                 schedules: &[Kind::OneForwardOneBackward],
-                parts: true,
-                sequence: true,
-                tensor_overlap: true,
-                once: true,
+                ..Self::whole()
             },
             Runner::Torchtitan => Self {
                 // Parameters that are split at all are split between steps too.
@@ -116,17 +113,11 @@ impl Space {
                     Recompute::HalfOfLayers,
                     Recompute::Full,
                 ],
-                schedules: SCHEDULES,
-                parts: true,
-                sequence: true,
-                tensor_overlap: true,
                 once: false,
+                ..Self::whole()
             },
             Runner::Deepspeed => Self {
-                zero: [
-                    &[Zero::Nothing, Zero::Optimizer, Zero::Gradients, Zero::Weights],
-                    &[Zero::Nothing, Zero::Optimizer],
-                ],
+                zero: BY_STAGE,
                 recompute: &[Recompute::None, Recompute::Full],
                 schedules: &[Kind::OneForwardOneBackward],
                 parts: false,

@@ -59,9 +59,9 @@ fn mixed(weighed: &mut Weighed<'_>, kinds: [&Seen; 2], clocks: &Clocks) -> Resul
     let choices = kinds.map(|it| &it.0);
     let mut best = written(weighed, choices, [first, most])?;
     let seconds = |made: &Option<Made>| made.as_ref().map_or(f64::INFINITY, Made::seconds);
-    let (before, after) = ((1..first).rev().collect::<Vec<_>>(), (first + 1..most).collect::<Vec<_>>());
-    for numbers in [before, after] {
-        for many in numbers.into_iter().take(MOST) {
+    let sides = [(1..first).rev().take(MOST).collect::<Vec<_>>(), (first + 1..most).take(MOST).collect()];
+    for numbers in sides {
+        for many in numbers {
             let made = written(weighed, choices, [many, most])?;
             if seconds(&made) >= seconds(&best) {
                 break;
