@@ -30,7 +30,7 @@ use run::Processes;
 use crate::cache::Loaded;
 use crate::error::DeviceError;
 use crate::exchange::{self, Exchange, Now, Progress};
-use crate::gpu::{Event, Memory, Timing};
+use crate::gpu::{Event, Memory, Stream, Timing};
 use crate::issue::Half;
 use crate::rank::Rank;
 use crate::ready::{Given, Packed};
@@ -149,12 +149,12 @@ impl Nccl {
                 self.parcels.insert((number, part), parcel);
             }
         }
-        let Connection { gpu, wire, .. } = &*self.connection;
+        let Connection { gpu, wires, .. } = &*self.connection;
         let memory = gpu.memory(end)?;
         for (parcel, starts) in self.parcels.values_mut().zip(starts) {
             for start in starts {
                 let [filled, free] = [gpu.event(Timing::No)?, gpu.event(Timing::No)?];
-                wire.record(&free)?;
+                wires.waited.record(&free)?;
                 parcel.places.push(Place { start: memory.start + start, filled, free });
             }
         }
@@ -170,8 +170,8 @@ impl Nccl {
 
     /// Gives a part of what goes between stages to another rank, or takes it.
     fn pass(&self, parcel: &Parcel, message: Passed) -> Result<(), DeviceError> {
-        let Connection { library, wire, .. } = &*self.connection;
-        library.pass(self.connection.communicators()?.world, parcel.dtype, &[message], wire)
+        let Connection { library, wires, .. } = &*self.connection;
+        library.pass(self.connection.communicators()?.world, parcel.dtype, &[message], &wires.waited)
     }
 
     /// An exchange as the order of issuing has it.
@@ -200,27 +200,28 @@ impl Nccl {
         Ok((parcel, parcel.places.get(number).ok_or_else(lost)?))
     }
 
-    /// Where ranks meet: the wire waits for the instruction's stream, and that for what is exchanged.
+    /// Where ranks meet: a wire waits for the instruction's stream, and that for what is exchanged.
     fn meet(&mut self, rank: &Rank, now: Now) -> Result<(), DeviceError> {
         self.expect(&Self::issued(rank, now, 0))?;
         let instruction = &rank.program.instructions[now.instruction];
         let stream = rank.stream(instruction.stream)?;
+        let wire = self.connection.wires.of(instruction.stream == lower::Stream::Beside);
         stream.record(&self.moments[0])?;
-        self.connection.wire.wait(&self.moments[0])?;
+        wire.wait(&self.moments[0])?;
         match &instruction.action {
-            Action::Collective(it) => it.each().try_for_each(|it| self.collect(rank, now, &it))?,
-            Action::Message(it) => self.message(rank, now, it)?,
+            Action::Collective(it) => it.each().try_for_each(|it| self.collect(rank, now, &it, wire))?,
+            Action::Message(it) => self.message(rank, now, it, wire)?,
             _ => {}
         }
-        self.connection.wire.record(&self.moments[1])?;
+        wire.record(&self.moments[1])?;
         stream.wait(&self.moments[1])?;
         self.next += 1;
         self.send_due()
     }
 
-    fn collect(&self, rank: &Rank, now: Now, it: &Collective) -> Result<(), DeviceError> {
+    fn collect(&self, rank: &Rank, now: Now, it: &Collective, wire: &Stream) -> Result<(), DeviceError> {
         let on = self.communicator(it.communicator)?;
-        let Connection { library, wire, .. } = &*self.connection;
+        let library = &self.connection.library;
         let place = |buffer| rank.address(buffer, now.micro_batch);
         let dtype = rank.program.buffer(it.output).type_.dtype;
         let (input, output) = (place(it.input), place(it.output));
@@ -248,7 +249,7 @@ impl Nccl {
         }
     }
 
-    fn message(&self, rank: &Rank, now: Now, it: &Message) -> Result<(), DeviceError> {
+    fn message(&self, rank: &Rank, now: Now, it: &Message, wire: &Stream) -> Result<(), DeviceError> {
         let members = rank.program.members(it.communicator);
         let type_ = &rank.program.buffer(it.output).type_;
         let (elements, dtype) = (type_.elements(), type_.dtype);
@@ -260,16 +261,11 @@ impl Nccl {
             messages.push(Passed::To(place(it.input), elements, member(to)?));
         }
         if it.from == rank.program.rank {
-            self.connection.wire.copy(place(it.output), place(it.input), type_.bytes())?;
+            wire.copy(place(it.output), place(it.input), type_.bytes())?;
         } else {
             messages.push(Passed::From(place(it.output), elements, member(it.from)?));
         }
-        self.connection.library.pass(
-            self.communicator(it.communicator)?,
-            dtype,
-            &messages,
-            &self.connection.wire,
-        )
+        self.connection.library.pass(self.communicator(it.communicator)?, dtype, &messages, wire)
     }
 
     /// Packs a part of a buffer, to be sent.
@@ -305,10 +301,10 @@ impl Nccl {
         while let Some(issued) = self.order.get(self.next).copied() {
             let Some(number) = self.packed.iter().position(|it| *it == issued) else { return Ok(()) };
             let (parcel, place) = self.place(&issued)?;
-            self.connection.wire.wait(&place.filled)?;
+            self.connection.wires.waited.wait(&place.filled)?;
             let message = Passed::To(place.start, parcel.elements, parcel.other);
             self.pass(parcel, message)?;
-            self.connection.wire.record(&place.free)?;
+            self.connection.wires.waited.record(&place.free)?;
             self.packed.remove(number);
             self.next += 1;
         }
@@ -324,10 +320,10 @@ impl Nccl {
         let buffer =
             buffers.map(|it| it.0).ok_or_else(|| DeviceError::Program("nothing is received".to_owned()))?;
         let stream = rank.stream(rank.program.instructions[now.instruction].stream)?;
-        self.connection.wire.wait(&place.free)?;
+        self.connection.wires.waited.wait(&place.free)?;
         let message = Passed::From(place.start, parcel.elements, parcel.other);
         self.pass(parcel, message)?;
-        self.connection.wire.record(&place.filled)?;
+        self.connection.wires.waited.record(&place.filled)?;
         stream.wait(&place.filled)?;
         given.operands.clear();
         given.operands.push(place.start);
@@ -407,7 +403,7 @@ impl Exchange for Nccl {
     }
 
     fn ends(&mut self, half: Half) -> Result<(), DeviceError> {
-        self.connection.wire.synchronize()?;
+        self.connection.wires.synchronize()?;
         self.inside = false;
         let last = half == Half::Guarded;
         if last && self.next < self.order.len() {

@@ -7,7 +7,7 @@ use std::collections::BTreeSet;
 use std::ops::Range;
 
 use kernels::cuda::{self, Copying, Piece, Uncovered, Work};
-use lower::{Action, BufferId, Compute, Copied, Direction, Program, Stream, Strided};
+use lower::{Action, BufferId, Compute, Copied, Direction, Program, Strided};
 use planner_ir::Op;
 
 use crate::classifier::classifiers;
@@ -48,7 +48,7 @@ pub fn tasks(program: &Program) -> Vec<Task> {
             groups.extend(open.take());
             continue;
         }
-        if matches!(instruction.stream, Stream::Communication | Stream::Contrary) {
+        if instruction.stream.exchanges() {
             if let Action::Copy(copied) = &instruction.action {
                 tasks.push(copy(program, number, copied));
             }

@@ -74,6 +74,7 @@ pub(crate) fn built<'a>(
         communicators: BTreeMap::new(),
         sources: Vec::new(),
         phase: Phase::Forward,
+        stream: Stream::Communication,
         stretches: Vec::new(),
         carried: Vec::new(),
     };
@@ -131,6 +132,8 @@ pub(crate) struct Build<'a> {
     pub(crate) sources: Vec<Vec<u64>>,
     /// For which part of a step instructions are.
     phase: Phase,
+    /// On which stream a transfer is made.
+    stream: Stream,
     /// Where the stretches of what follows the micro-batches start: what is sent at once, what is
     /// needed by what is returned, what is returned, the rest.
     pub(crate) stretches: Vec<usize>,
@@ -315,12 +318,12 @@ impl Build<'_> {
     fn transfer(&mut self, value: ValueId, index: usize) -> Result<BufferId, LowerError> {
         let plan = self.plan;
         let transfer = &plan.transfers[index];
-        let later = matches!(transfer.from, Copy::Transferred(from) if from >= index);
-        if transfer.value != value || later {
+        if transfer.value != value {
             return Err(LowerError::Transfer(index));
         }
         let type_ = plan.graph.type_of(value);
         let mut buffer = self.copy(value, transfer.from)?;
+        self.stream = self.facts.streams[index];
         let mut layout = plan.layout(value, transfer.from).clone();
         for (step, change) in transfer.moves.iter().enumerate() {
             let origin = Origin::Move { transfer: index, step };
@@ -337,6 +340,7 @@ impl Build<'_> {
 
     /// Makes one move: the buffer of what the rank holds then, which is of that type.
     fn exchange(&mut self, held: BufferId, exchange: Exchange, after: Type, origin: Origin) -> BufferId {
+        let stream = self.stream;
         let Some(between) = exchange.between else {
             let Some(cut) = exchange.pack else { return self.view(held, after) };
             let to = self.buffer(Kind::Activation, after);
@@ -346,16 +350,16 @@ impl Build<'_> {
         let mut input = held;
         if let Some(pack) = exchange.pack {
             input = self.buffer(Kind::Communication, Type::new(after.dtype, [pack.elements()]));
-            self.copy_elements(Stream::Communication, held, input, pack, origin);
+            self.copy_elements(stream, held, input, pack, origin);
         }
         let output = match &exchange.unpack {
             None => self.buffer(Kind::Activation, after.clone()),
             Some(unpack) => self.buffer(Kind::Communication, Type::new(after.dtype, [unpack.elements()])),
         };
-        self.between(between, input, output, origin);
+        self.between_on(stream, between, input, output, origin);
         let Some(unpack) = exchange.unpack else { return output };
         let to = self.buffer(Kind::Activation, after);
-        self.copy_elements(Stream::Communication, output, to, unpack, origin);
+        self.copy_elements(stream, output, to, unpack, origin);
         to
     }
 
@@ -381,9 +385,8 @@ impl Build<'_> {
             }
             How::Messages(sources) => {
                 let own = self.program.rank;
-                let all = (0..).zip(&sources);
-                let to =
-                    all.filter(|&(rank, &from)| from == own && rank != own).map(|(rank, _)| rank).collect();
+                let given = |&(rank, &from): &(u64, &u64)| from == own && rank != own;
+                let to = (0..).zip(&sources).filter(given).map(|(rank, _)| rank).collect();
                 let from = (0..).zip(&sources).find(|&(rank, _)| rank == own).map_or(own, |(_, &from)| from);
                 self.sources.push(sources);
                 Action::Message(Message { communicator, to, from, input, output })

@@ -3,13 +3,13 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use plan::{Assignment, Copy, Plan};
+use plan::{Assignment, Beside, Copy, Plan, Transfer};
 use planner_ir::{
     Carried, LoopId, Loops, Merging, Node, NodeId, Op, Output, Partition, Source, Type, ValueId,
 };
 
 use crate::error::LowerError;
-use crate::program::{Preparation, Whole};
+use crate::program::{Preparation, Stream, Whole};
 
 /// What all ranks' programs share.
 pub(crate) struct Facts {
@@ -20,6 +20,8 @@ pub(crate) struct Facts {
     pub(crate) prepared: Vec<bool>,
     /// Which copies of values are returned, by output.
     pub(crate) outputs: Vec<Copy>,
+    /// For each transfer, the stream of its collectives.
+    pub(crate) streams: Vec<Stream>,
     /// For each value that becomes states, which states, and which copy of it.
     pub(crate) becomes: BTreeMap<ValueId, Vec<(ValueId, Copy)>>,
 }
@@ -107,12 +109,23 @@ impl Facts {
         let outputs = outputs.map(|(output, &copy)| returned(plan, output, copy));
         let outputs = outputs.collect::<Result<_, _>>()?;
         check_carried(plan)?;
+        let streams = streams(plan)?;
         let mut becomes: BTreeMap<ValueId, Vec<(ValueId, Copy)>> = BTreeMap::new();
         for (&Carried { state, next }, &copy) in carried(plan).iter().zip(&plan.carried) {
             becomes.entry(next).or_default().push((state, copy));
         }
-        Ok(Self { preparation: preparation.into(), computed, prepared, outputs, becomes })
+        Ok(Self { preparation: preparation.into(), computed, prepared, outputs, streams, becomes })
     }
+}
+
+/// For each transfer the stream of its collectives: what computing waits for does not wait for what may run beside it.
+fn streams(plan: &Plan) -> Result<Vec<Stream>, LowerError> {
+    let later = |(index, transfer): (usize, &Transfer)| matches!(transfer.from, Copy::Transferred(from) if from >= index);
+    if let Some(index) = plan.transfers.iter().enumerate().position(later) {
+        return Err(LowerError::Transfer(index));
+    }
+    let of = |beside: Option<Beside>| beside.map_or(Stream::Communication, |_| Stream::Beside);
+    Ok(plan.beside().into_iter().map(of).collect())
 }
 
 fn check_counts(plan: &Plan) -> Result<(), LowerError> {

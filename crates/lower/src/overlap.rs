@@ -5,10 +5,10 @@
 //! exchanges is hidden by where it is issued, and by where what waits for it is. A clock runs over the
 //! program, with what the plan expects of operations and moves, and issues one instruction after another:
 //!
-//! - what is exchanged is issued as soon as it can be and the stream of communication would be idle
-//!   otherwise: gathers of what is at rest ahead of their use, as soon as what is pending would come late,
+//! - what is exchanged is issued as soon as it can be and its stream would be idle otherwise: what computing waits
+//!   for has a stream of its own, and what may run beside computing another; of the latter gathers of what is at rest ahead of their use, as soon as what is pending would come late,
 //!   sums of gradients when they are made;
-//! - an operation that would wait for an exchange lets others go first that need not wait, of the next
+//! - an operation that would wait for an exchange lets others go first that wait less, of the next
 //!   [`WINDOW`]: what uses sums sinks, what makes the next ones rises;
 //! - what an exchange reads keeps its place until it is over by the clock: what takes the place would wait.
 //!
@@ -136,6 +136,20 @@ fn stretches(program: &Program) -> Vec<Range<usize>> {
     cuts.windows(2).map(|pair| pair[0]..pair[1]).collect()
 }
 
+/// How many clocks there are: of what is computed, of exchanges that computing waits for, and of those beside it.
+const LANES: usize = 3;
+const WAITED: usize = 1;
+const BESIDE: usize = 2;
+
+/// The clock of what is done on a stream.
+fn lane(stream: Stream) -> usize {
+    match stream {
+        Stream::Compute | Stream::Sending | Stream::Receiving => 0,
+        Stream::Communication | Stream::Contrary => WAITED,
+        Stream::Beside => BESIDE,
+    }
+}
+
 /// An exchange whose places are kept until it is over.
 struct UnderWay {
     space: usize,
@@ -147,8 +161,9 @@ struct UnderWay {
 struct Walk {
     /// What each takes (seconds).
     seconds: Vec<f64>,
-    /// Whether each is on a stream of exchanges.
+    /// Whether each is on a stream of exchanges, and which clock it is on.
     exchanges: Vec<bool>,
+    lanes: Vec<usize>,
     depends: Depends,
     held: Held,
     budget: i64,
@@ -156,7 +171,7 @@ struct Walk {
     needed: Vec<usize>,
     /// What is computed before each instruction, in the order of the program (seconds).
     work: Vec<f64>,
-    /// The longest exchange (seconds).
+    /// The longest exchange beside computing (seconds).
     longest: f64,
     /// How many that come before each are not issued.
     left: Vec<usize>,
@@ -165,10 +180,10 @@ struct Walk {
     over: Vec<f64>,
     /// The first that is not issued of those that compute, and of those that exchange.
     next: [usize; 2],
-    /// When what is issued is over: computing, and exchanging (seconds).
-    clock: [f64; 2],
-    /// Exchanges that could be issued, those that are needed first first.
-    ready: BTreeSet<(usize, usize)>,
+    /// When what is issued is over, by clock (seconds).
+    clock: [f64; LANES],
+    /// Exchanges of each clock that could be issued, those that are needed first first.
+    ready: [BTreeSet<(usize, usize)>; LANES],
     under_way: Vec<UnderWay>,
     order: Vec<usize>,
     /// Spaces that are kept, and the place in the order up to which.
@@ -185,32 +200,33 @@ impl Walk {
     ) -> Self {
         let depends = Depends::of(program, &stretch);
         let seconds = seconds[stretch.clone()].to_vec();
-        let on = |stream| matches!(stream, Stream::Communication | Stream::Contrary);
-        let exchanges: Vec<bool> =
-            program.instructions[stretch.clone()].iter().map(|it| on(it.stream)).collect();
+        let lanes: Vec<usize> =
+            program.instructions[stretch.clone()].iter().map(|it| lane(it.stream)).collect();
+        let exchanges: Vec<bool> = lanes.iter().map(|&it| it > 0).collect();
         let count = seconds.len();
         let mut work = vec![0.0; count + 1];
         for it in 0..count {
             work[it + 1] = work[it] + if exchanges[it] { 0.0 } else { seconds[it] };
         }
-        let longest = (0..count).filter(|&it| exchanges[it]).map(|it| seconds[it]).fold(0.0, f64::max);
+        let longest = (0..count).filter(|&it| lanes[it] == BESIDE).map(|it| seconds[it]).fold(0.0, f64::max);
         let left: Vec<usize> = depends.before.iter().map(Vec::len).collect();
         let needed = needed::needed(&depends, &exchanges);
-        let ready = (0..count)
-            .filter(|&it| exchanges[it] && left[it] == 0 && !depends.stays[it])
-            .map(|it| (needed[it], it))
-            .collect();
+        let mut ready: [BTreeSet<(usize, usize)>; LANES] = Default::default();
+        (0..count).filter(|&it| exchanges[it] && left[it] == 0 && !depends.stays[it]).for_each(|it| {
+            ready[lanes[it]].insert((needed[it], it));
+        });
         Self {
             held: Held::of(program, lifetimes, &stretch),
             issued: vec![false; count],
             over: vec![0.0; count],
             order: Vec::with_capacity(count),
             next: [0; 2],
-            clock: [0.0; 2],
+            clock: [0.0; LANES],
             under_way: Vec::new(),
             kept: Vec::new(),
             seconds,
             exchanges,
+            lanes,
             depends,
             budget,
             needed,
@@ -224,6 +240,7 @@ impl Walk {
     /// Issues everything.
     fn run(&mut self) {
         while let Some(first) = self.first(false) {
+            self.waited();
             let chosen = self.chosen(first);
             self.fill(chosen);
             if !self.try_issue(chosen) && (chosen == first || !self.try_issue(first)) {
@@ -260,30 +277,48 @@ impl Walk {
     /// When an instruction could start: what it waits for is over then.
     fn start(&self, instruction: usize) -> f64 {
         let over = |&it: &usize| {
-            if self.issued[it] { self.over[it] } else { self.clock[1].max(self.clock[0]) + self.seconds[it] }
+            let lane = self.clock[self.lanes[it]].max(self.clock[0]);
+            if self.issued[it] { self.over[it] } else { lane + self.seconds[it] }
         };
         self.depends.before[instruction].iter().map(over).fold(self.clock[0], f64::max)
     }
 
-    /// The operation that is next: the first one, or while it would wait, one that need not.
+    /// Issues what computing waits for, as soon as it can be.
+    fn waited(&mut self) {
+        while let Some(&(_, exchange)) = self.ready[WAITED].first() {
+            if !self.try_issue(exchange) {
+                return;
+            }
+        }
+    }
+
+    /// The operation that is next: the first one, or while it would wait, the one that can start first.
     fn chosen(&self, first: usize) -> usize {
         if self.depends.stays[first] || self.start(first) <= self.clock[0] {
             return first;
         }
         let candidates = (first + 1..self.issued.len()).filter(|&it| !self.issued[it] && !self.exchanges[it]);
-        let mut candidates = candidates.take(WINDOW);
-        let goes =
-            |&it: &usize| self.left[it] == 0 && !self.depends.stays[it] && self.start(it) <= self.clock[0];
-        candidates.find(goes).unwrap_or(first)
+        let candidates = candidates.take(WINDOW).filter(|&it| self.left[it] == 0 && !self.depends.stays[it]);
+        let mut chosen = (first, self.start(first));
+        for it in candidates {
+            let start = self.start(it);
+            if start < chosen.1 {
+                chosen = (it, start);
+            }
+            if start <= self.clock[0] {
+                break;
+            }
+        }
+        chosen.0
     }
 
-    /// Issues exchanges for as long as none would be under way before the end of an operation.
+    /// Issues exchanges beside computing for as long as none would be under way before the end of an operation.
     fn fill(&mut self, operation: usize) {
         for before in self.depends.before[operation].clone() {
             self.exchange_for(before);
         }
         let end = self.start(operation) + self.seconds[operation];
-        while self.clock[1] < end {
+        while self.clock[BESIDE] < end {
             let Some(exchange) = self.exchange() else { return };
             if !self.try_issue(exchange) {
                 return;
@@ -307,16 +342,16 @@ impl Walk {
         }
     }
 
-    /// The exchange that is best issued now.
+    /// The exchange beside computing that is best issued now.
     ///
     /// What is needed later is gathered ahead as late as all that is pending comes in time, twice the longest
     /// exchange before that; what nothing in the stretch waits for goes first until then.
     fn exchange(&self) -> Option<usize> {
         let end = self.seconds.len();
-        let dated = self.ready.iter().take_while(|it| it.0 < end).take(AHEAD);
-        let undated = self.ready.range((end, 0)..).next().map(|it| it.1);
+        let dated = self.ready[BESIDE].iter().take_while(|it| it.0 < end).take(AHEAD);
+        let undated = self.ready[BESIDE].range((end, 0)..).next().map(|it| it.1);
         let done = self.next[0].min(end);
-        let (mut pending, mut slack) = ((self.clock[1] - self.clock[0]).max(0.0), f64::INFINITY);
+        let (mut pending, mut slack) = ((self.clock[BESIDE] - self.clock[0]).max(0.0), f64::INFINITY);
         for &(needed, it) in dated.clone() {
             pending += LEAD * self.seconds[it];
             slack = slack.min((self.work[needed] - self.work[done]).max(0.0) - pending);
@@ -349,19 +384,17 @@ impl Walk {
     }
 
     fn issued_now(&mut self, instruction: usize) {
-        let exchanges = self.exchanges[instruction];
-        let ready = self.start(instruction);
-        let start = if exchanges { ready.max(self.clock[1]) } else { ready };
-        let end = start + self.seconds[instruction];
-        self.clock[usize::from(exchanges)] = end;
+        let (exchanges, lane) = (self.exchanges[instruction], self.lanes[instruction]);
+        let end = self.start(instruction).max(self.clock[lane]) + self.seconds[instruction];
+        self.clock[lane] = end;
         self.over[instruction] = end;
         self.issued[instruction] = true;
         self.order.push(instruction);
-        self.ready.remove(&(self.needed[instruction], instruction));
+        self.ready[lane].remove(&(self.needed[instruction], instruction));
         for &after in &self.depends.after[instruction] {
             self.left[after] -= 1;
             if self.left[after] == 0 && self.exchanges[after] && !self.depends.stays[after] {
-                self.ready.insert((self.needed[after], after));
+                self.ready[self.lanes[after]].insert((self.needed[after], after));
             }
         }
         if exchanges {

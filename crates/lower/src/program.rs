@@ -1,5 +1,6 @@
 //! What a rank does in a step.
 
+use std::collections::BTreeSet;
 use std::ops::Range;
 use std::sync::Arc;
 
@@ -219,16 +220,24 @@ pub enum Stream {
     Receiving,
     /// Messages of blocks that go round a ring the other way than those of the communication stream.
     Contrary,
+    /// Collectives of weights that are gathered ahead and of gradients that are summed behind, and what is packed
+    /// and unpacked for them: what computing waits for does not wait for them.
+    Beside,
 }
 
 impl Stream {
     /// Every stream.
-    pub const ALL: [Self; 5] =
-        [Self::Compute, Self::Communication, Self::Sending, Self::Receiving, Self::Contrary];
+    pub const ALL: [Self; 6] =
+        [Self::Compute, Self::Communication, Self::Sending, Self::Receiving, Self::Contrary, Self::Beside];
 
     /// Its place among all.
     pub fn number(self) -> usize {
         self as usize
+    }
+
+    /// Whether ranks of a stage exchange on it.
+    pub fn exchanges(self) -> bool {
+        matches!(self, Self::Communication | Self::Contrary | Self::Beside)
     }
 
     /// The name in texts.
@@ -239,6 +248,7 @@ impl Stream {
             Self::Sending => "sending",
             Self::Receiving => "receiving",
             Self::Contrary => "contrary",
+            Self::Beside => "beside",
         }
     }
 }
@@ -373,6 +383,12 @@ impl Program {
     /// If there is no such buffer.
     pub fn storage(&self, buffer: BufferId) -> &Storage {
         &self.storages[self.buffers[buffer.0].storage.0]
+    }
+
+    /// The communicators of the stream of exchanges beside computing.
+    pub fn beside(&self) -> BTreeSet<CommunicatorId> {
+        let on = self.instructions.iter().filter(|it| it.stream == Stream::Beside);
+        on.filter_map(|it| it.action.communicator()).collect()
     }
 
     /// The ranks of a communicator.

@@ -33,7 +33,7 @@ impl Timeline<'_> {
         let mut kinds: BTreeMap<(&'static str, Phase), Vec<Span>> = BTreeMap::new();
         for span in spans() {
             let Instruction { stream, action, phase, .. } = instruction(&span);
-            if matches!(stream, Stream::Communication | Stream::Contrary) {
+            if stream.exchanges() {
                 kinds.entry((action.exchange().unwrap_or("copy"), *phase)).or_default().push(span);
             }
         }

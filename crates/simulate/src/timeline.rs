@@ -188,7 +188,7 @@ impl Class {
             spans
         };
         let (here, there) = (on(Stream::Compute), on(Stream::Communication));
-        let there = either(there, on(Stream::Contrary));
+        let there = either(either(there, on(Stream::Contrary)), on(Stream::Beside));
         let sum = |spans: &[Span]| spans.iter().map(|it| it.end - it.start).sum::<f64>();
         let seconds = done.iter().map(|it| it.end(times)).fold(0.0, f64::max);
         let exposed = sum(&there) - common(&there, &here);

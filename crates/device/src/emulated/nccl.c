@@ -3,8 +3,9 @@
 
    It checks what NCCL would hang on, or never notice. On each communicator all members do the same in the
    same order: kind, count, type, root; what is sent is received with the same count and type. All of a
-   process is on one stream, and a thing of it is over before the next one begins: that is the least that
-   NCCL promises. When all ranks wait and nothing can be done, the hub says who waits in what. Calls go on in
+   communicator is on one stream, whose things are over before the next one begins. What is on several streams
+   begins in the order in which it was issued, and ends in any: that is what NCCL promises where kernels of all
+   of them have room (`NCCL_LAUNCH_ORDER_IMPLICIT`). When all ranks wait and nothing can be done, the hub says who waits in what. Calls go on in
    the background at random, and nothing may be called of a communicator before that is over. Groups begin
    and end, buffers are memory of the device, and lie as they may.
 
@@ -286,15 +287,17 @@ static void *hub(void *given) {
 }
 
 /* The library in a rank. */
-typedef struct { int there, number, rank, size, parent, busy, done; int **to; } communicator;
-typedef struct pending { frame it; char *from, *to; int begun, over; communicator *on; struct pending *next; } pending;
-typedef struct { pending *first; } work;
+typedef struct { int there, number, rank, size, parent, busy, done; int **to; void *stream; } communicator;
+typedef struct pending { frame it; char *from, *to; int begun, over; communicator *on; struct pending *next, *also; } pending;
+typedef struct { pending *first; u64 number; } work;
 /* The driver calls back while it is called. */
 static pthread_mutex_t lock = PTHREAD_RECURSIVE_MUTEX_INITIALIZER_NP;
 static char message[1200];
 static int hub_at = -1, failed, depth;
 static u64 tickets, state = 99;
-static void *stream_of_all;
+static void *group_stream;
+static u64 issued_, begun_;
+/* The first of each work that has begun and is not over. */
 static pending *all_pending, *grouped;
 static communicator *splitting;
 static communicator **split_to;
@@ -352,7 +355,7 @@ static void look(void) {
             splitting->done = 1;
             split_ticket = 0;
         }
-        for (pending *own = all_pending; own; own = own->next) {
+        for (pending *one = all_pending; one; one = one->also) for (pending *own = one; own; own = own->next) {
             if (own->it.ticket != it.ticket || own->over) continue;
             if (it.bytes) memcpy(own->to, bytes, it.bytes);
             own->over = 1;
@@ -463,6 +466,12 @@ int ncclCommAbort(communicator *of) {
 static int awaited(void *given) {
     work *own = given;
     pthread_mutex_lock(&lock);
+    if (!own->first->begun && own->number != begun_ && !failed) { pthread_mutex_unlock(&lock); return 0; }
+    if (!own->first->begun) {
+        begun_ = own->number + 1;
+        own->first->also = all_pending;
+        all_pending = own->first;
+    }
     for (pending *it = own->first; it && !failed; it = it->next) {
         if (it->begun) continue;
         it->begun = 1;
@@ -470,17 +479,16 @@ static int awaited(void *given) {
         whole(hub_at, &it->it, sizeof it->it, 1);
         whole(hub_at, it->from, it->it.bytes, 1);
     }
-    all_pending = own->first;
     look();
     int over_ = !failed;
     for (pending *it = own->first; it; it = it->next) over_ &= it->over;
-    if (over_) all_pending = 0;
+    for (pending **at = &all_pending; over_ && *at; at = &(*at)->also) if (*at == own->first) { *at = own->first->also; break; }
     pthread_mutex_unlock(&lock);
     return over_;
 }
 static int issue(pending *first, void *on) {
     int (*await)(void *, int (*)(void *), const void *, int) = (int (*)(void *, int (*)(void *), const void *, int))taken("emulated_await");
-    work own = {first};
+    work own = {first, issued_++};
     return await(on, awaited, &own, sizeof own) ? wrong(CUDA, "the driver failed") : FINE;
 }
 
@@ -492,8 +500,8 @@ static int added(communicator *of, frame it, const void *from, void *to, u64 giv
     if (!status && (it.type < 0 || it.type > 9)) status = wrong(ARGUMENT, "%s: type %d", name, it.type);
     if (!status && it.what != ALL_REDUCE && it.what != ALL_GATHER && it.what != REDUCE_SCATTER && (it.root < 0 || it.root >= of->size)) status = wrong(ARGUMENT, "%s: root or member %d", name, it.root);
     if (!status && (it.what == SEND || it.what == RECEIVE) && it.root == of->rank) status = wrong(USAGE, "a rank sends to itself");
-    if (!status && stream_of_all && stream_of_all != on) status = wrong(USAGE, "%s: on another stream than before: nothing orders them", name);
-    stream_of_all = on;
+    if (!status && of->stream && of->stream != on) status = wrong(USAGE, "%s: on another stream than before: nothing orders them", name);
+    if (!status) of->stream = group_stream = on;
     size_t size_ = status ? 0 : SIZES[it.type];
     if (!status && ((given && touched((u64)from, given * size_, name)) || (gotten && touched((u64)to, gotten * size_, name)))) status = wrong(ARGUMENT, "%s: what is given or gotten is no memory of the device", name);
     u64 a = (u64)from, b = (u64)to, of_own = (u64)of->rank * it.count * size_;
@@ -547,10 +555,10 @@ int ncclGroupEnd(void) {
         double one = (double)(first->it.count * SIZES[first->it.type]);
         communicator *on = first->on;
         if (sends != 1 && sends + 1 != (u64)on->size) status = wrong(USAGE, "a planted group of %d messages", (int)sends);
-        else status = sends == 1 ? passes(SEND, one, on, stream_of_all) : passes(DONE, one * on->size, on, stream_of_all);
+        else status = sends == 1 ? passes(SEND, one, on, group_stream) : passes(DONE, one * on->size, on, group_stream);
     } else if (!status) {
         communicator *on = first->on;
-        status = issue(first, stream_of_all);
+        status = issue(first, group_stream);
         if (!status) status = goes_on(on);
     }
     pthread_mutex_unlock(&lock);

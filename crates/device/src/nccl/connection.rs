@@ -1,7 +1,7 @@
-//! What all plans of a process exchange by: the library, one stream, and communicators, made once.
+//! What all plans of a process exchange by: the library, two streams, and communicators, made once.
 //!
-//! Plans whose steps take turns are issued one after another, by all ranks in the same order, so that one
-//! stream orders what all of them exchange.
+//! Plans whose steps take turns are issued one after another, by all ranks in the same order, so that a
+//! stream orders what all of them exchange on it.
 
 use std::cell::{OnceCell, RefCell};
 use std::path::PathBuf;
@@ -11,7 +11,7 @@ use std::time::Duration;
 use lower::Program;
 use run::Processes;
 
-use super::communicators::Communicators;
+use super::communicators::{Communicators, Members};
 use super::functions::Unique;
 use super::library::Library;
 use super::watch::Watch;
@@ -26,11 +26,31 @@ pub(crate) struct Connection {
     limit: Duration,
     pub(super) watch: Rc<Watch>,
     communicators: OnceCell<Communicators>,
-    /// What everything is exchanged on.
-    pub(super) wire: Stream,
+    pub(super) wires: Wires,
     /// The lists of ranks that programs have, and this rank's programs, until ranks are connected.
-    members: RefCell<Vec<Vec<u64>>>,
+    members: RefCell<Vec<Members>>,
     own: RefCell<Vec<Program>>,
+}
+
+/// What everything is exchanged on.
+pub(super) struct Wires {
+    /// What computing waits for, and what goes between stages.
+    pub(super) waited: Stream,
+    /// What runs beside computing.
+    pub(super) beside: Stream,
+}
+
+impl Wires {
+    /// The one beside computing, or the other.
+    pub(super) fn of(&self, beside: bool) -> &Stream {
+        if beside { &self.beside } else { &self.waited }
+    }
+
+    /// Waits until all is over.
+    pub(super) fn synchronize(&self) -> Result<(), DeviceError> {
+        self.waited.synchronize()?;
+        self.beside.synchronize()
+    }
 }
 
 impl Connection {
@@ -55,8 +75,8 @@ impl Connection {
             limit,
             watch,
             communicators: OnceCell::new(),
-            wire: gpu.stream(Priority::High)?,
-            members: RefCell::new(all().flat_map(|it| it.communicators.iter().cloned()).collect()),
+            wires: Wires { waited: gpu.stream(Priority::High)?, beside: gpu.stream(Priority::High)? },
+            members: RefCell::new(all().flat_map(Members::all).collect()),
             own: RefCell::new(all().filter(|it| it.rank == processes.rank()).cloned().collect()),
         })
     }
@@ -74,7 +94,7 @@ impl Connection {
         let (rank, size) = (self.processes.rank(), self.processes.size());
         let made = Communicators::make(&self.library, unique, &members, [rank, size], self.limit)?;
         let made = made.unwrap_or_else(|| self.watch.not_connected(self.limit));
-        made.warm(&self.gpu, &own, &self.wire)?;
+        made.warm(&self.gpu, &own, &self.wires)?;
         self.watch.connected();
         let again = |_| DeviceError::Program("ranks are connected twice".to_owned());
         self.communicators.set(made).map_err(again)

@@ -15,7 +15,7 @@ use super::stretches;
 use crate::action::{Action, Collective, CollectiveKind, Further};
 use crate::arena::ALIGNMENT;
 use crate::expected::number;
-use crate::program::{CommunicatorId, Instruction, Program, Stream};
+use crate::program::{CommunicatorId, Instruction, Program};
 
 /// How much longer than its start an exchange may take that is done together with others, and how much longer
 /// all of them.
@@ -75,7 +75,7 @@ fn key(program: &Program, instruction: &Instruction) -> Option<Key> {
         CollectiveKind::AllReduce | CollectiveKind::ReduceScatter | CollectiveKind::AllGather
     );
     let key = (it.kind, it.communicator, program.buffer(it.input).type_.dtype);
-    (late && joins && instruction.stream == Stream::Communication).then_some(key)
+    (late && joins && instruction.stream.exchanges()).then_some(key)
 }
 
 /// For exchanges of each kind what their start takes (seconds): by a line through the smallest and the largest.

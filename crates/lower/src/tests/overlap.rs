@@ -6,7 +6,7 @@ use planner_ir::{Mesh, Op, Partition, Phase, Reduction, Unary};
 use super::regression::{Parallel, Regression};
 use super::sketch::Sketch;
 use super::{f32, product, split, two_layers};
-use crate::{Action, Origin, Program, footprint, lower, memory, verify};
+use crate::{Action, Origin, Program, Stream, footprint, lower, memory, verify};
 
 /// Numbers from 0 to 6, the same for the same seed.
 fn numbers(seed: u32) -> impl FnMut() -> f64 {
@@ -179,6 +179,57 @@ fn gathers_go_ahead_within_what_is_held() {
         shown(&lower(&Plan { capacity: held + 1024, ..plan.clone() }).unwrap()[0]),
         shown(&programs[0])
     );
+}
+
+/// What computing waits for has a stream of its own, and is not behind what runs beside computing; and what waits
+/// for it goes before what waits longer.
+#[test]
+fn what_is_waited_for_comes_before_what_runs_beside() {
+    let mesh = Mesh::of_sizes(&[2]);
+    let mut sketch = Sketch::new(&mesh);
+    let rows = sketch.axis(0);
+    let [x, y] = ["x", "y"].map(|it| sketch.input(it, f32(&[8, 16]), vec![vec![rows.clone()], vec![]]));
+    let weight = sketch.weight("w", f32(&[16, 16]), vec![vec![rows.clone()], vec![]]);
+    let whole = sketch.weight("v", f32(&[16, 16]), vec![vec![], vec![]]);
+    // The first reads a weight that is gathered, the second an activation.
+    let by_rows = split(&sketch, 3, &[(0, 0)]);
+    let first = sketch.node(product(), &[x, weight], by_rows)[0];
+    let by_columns = split(&sketch, 3, &[(2, 0)]);
+    let second = sketch.node(product(), &[y, whole], by_columns)[0];
+    sketch.output("a", first, vec![vec![rows.clone()], vec![]], &mut |_, _, _, _| None);
+    sketch.output("b", second, vec![vec![], vec![rows.clone()]], &mut |_, _, _, _| None);
+    let plan = sketch.plan;
+    let priced = |of_weight: f64, of_activation: f64| {
+        let mut plan = priced(&plan, || 1.0, || 0.0);
+        for transfer in &mut plan.transfers {
+            let of = if transfer.value == weight { of_weight } else { of_activation };
+            transfer.seconds = of;
+        }
+        let programs = lower(&roomy(plan, 1 << 20)).unwrap();
+        verify(&programs).unwrap();
+        programs
+    };
+    let programs = priced(10.0, 1.0);
+    let done = |program: &Program| -> Vec<String> {
+        let name = |it: &crate::Instruction| match it.origin {
+            Origin::Node(node) => format!("p{}", node.0),
+            _ => it.stream.name().to_owned(),
+        };
+        program.instructions.iter().filter(|it| !matches!(it.action, Action::Copy(_))).map(name).collect()
+    };
+    assert_eq!(done(&programs[0]), ["communication", "beside", "p1", "p0"]);
+    assert_eq!(done(&priced(1.0, 10.0)[0]), ["communication", "beside", "p0", "p1"]);
+    // One communicator is of what runs beside computing.
+    let beside = programs[0].beside();
+    assert_eq!((programs[0].communicators.len(), beside.len()), (2, 1));
+
+    // A collective that is on both streams is found.
+    let mut broken = programs.clone();
+    let exchange = |it: &crate::Instruction| it.stream == Stream::Beside;
+    let at = broken[1].instructions.iter().position(exchange).unwrap();
+    broken[1].instructions[at].stream = Stream::Contrary;
+    let found = verify(&broken).unwrap_err();
+    assert!(found.0.iter().any(|it| it.rule == "stream" && it.rank == 1), "{found}");
 }
 
 /// A plan that does not say what anything takes has programs in the order in which they are built.

@@ -111,6 +111,7 @@ fn check_streams(program: &Program, report: &mut Report) {
     for (index, instruction) in program.instructions.iter().enumerate() {
         let expected = match &instruction.action {
             Action::Message(_) if instruction.stream == Stream::Contrary => continue,
+            Action::Collective(_) | Action::Message(_) if instruction.stream == Stream::Beside => continue,
             Action::Collective(_) | Action::Message(_) => Stream::Communication,
             Action::Send(_) => Stream::Sending,
             Action::Receive(_) => Stream::Receiving,
