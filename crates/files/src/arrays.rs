@@ -1,5 +1,6 @@
 //! Arrays on disk: `.npz` and `.safetensors`.
 
+mod entries; // whether an archive says one thing
 mod npy; // one array as numpy writes it
 mod npz; // numpy archives
 mod tensors; // safetensors

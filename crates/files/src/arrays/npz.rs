@@ -29,12 +29,12 @@ impl Archive {
     /// Reads which arrays there are: of each no more than its header is unpacked.
     pub(super) fn open(map: Mapped) -> Result<Self, String> {
         let mut zip = ZipArchive::new(Cursor::new(map.clone())).map_err(|error| error.to_string())?;
+        super::entries::check(map.as_ref(), &mut zip)?;
         let mut entries = BTreeMap::new();
         for index in 0..zip.len() {
             let mut entry = zip.by_index(index).map_err(|error| error.to_string())?;
             let Some(name) = array_name(entry.name()) else { continue };
-            let header = named_twice(map.as_ref(), &entry).and_then(|()| checked(&mut entry));
-            let header = header.map_err(|error| format!("array `{name}`: {error}"))?;
+            let header = checked(&mut entry).map_err(|error| format!("array `{name}`: {error}"))?;
             if entries.insert(name.clone(), (index, header)).is_some() {
                 return Err(format!("array `{name}` is there twice"));
             }
@@ -95,19 +95,6 @@ fn checked<R: Read>(entry: &mut ZipFile<'_, R>) -> Result<Header, String> {
         return Err(format!("has {packed} bytes, which cannot be unpacked to {found}"));
     }
     Ok(header)
-}
-
-/// Refuses an entry that has another name before its bytes than in the archive's list.
-fn named_twice<R: Read>(file: &[u8], entry: &ZipFile<'_, R>) -> Result<(), String> {
-    // Source: PKWARE's APPNOTE, 4.3.7, "Local file header".
-    let start = usize::try_from(entry.header_start()).unwrap_or(usize::MAX);
-    let header = start.checked_add(30).and_then(|end| file.get(start..end)).ok_or("ends too early")?;
-    let length = usize::from(u16::from_le_bytes([header[26], header[27]]));
-    let name = file.get(start + 30..).and_then(|it| it.get(..length)).unwrap_or_default();
-    if name == entry.name_raw() {
-        return Ok(());
-    }
-    Err(format!("is called `{}` where its bytes are", String::from_utf8_lossy(name)))
 }
 
 /// An archive of these arrays.

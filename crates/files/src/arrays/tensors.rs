@@ -1,6 +1,7 @@
 //! Safetensors.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
+use std::fmt;
 use std::io::{self, Write};
 use std::ops::Range;
 use std::path::Path;
@@ -11,6 +12,8 @@ use planner_ir::{DType, Type};
 use run::Stored;
 use safetensors::tensor::{Dtype, TensorView};
 use safetensors::{SafeTensors, serialize};
+use serde::de::{Error as _, IgnoredAny, MapAccess, Visitor};
+use serde::{Deserialize, Deserializer};
 
 use crate::failure::Failure;
 use crate::mapped::Mapped;
@@ -49,6 +52,8 @@ impl Tensors {
         let (length, metadata) =
             SafeTensors::read_metadata(map.as_ref()).map_err(|error| error.to_string())?;
         let start = HEADER + length;
+        let header = map.as_ref().get(HEADER..start).ok_or("ends within its header")?;
+        let Names = serde_json::from_slice(header).map_err(|error| error.to_string())?;
         let mut places = BTreeMap::new();
         for (name, info) in metadata.tensors() {
             let wrong = |error: String| format!("array `{name}`: {error}");
@@ -81,6 +86,33 @@ impl Tensors {
         self.map.check()?;
         let (type_, range) = self.places.get(name).ok_or("is not there")?;
         Ok((type_, self.map.as_ref().get(range.clone()).ok_or("is beyond the end of the file")?))
+    }
+}
+
+/// The names in a header, each of which stands there once: of two arrays of a name only one would be read.
+struct Names;
+
+impl<'de> Deserialize<'de> for Names {
+    fn deserialize<D: Deserializer<'de>>(from: D) -> Result<Self, D::Error> {
+        struct Once;
+        impl<'de> Visitor<'de> for Once {
+            type Value = Names;
+
+            fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+                f.write_str("arrays by their names")
+            }
+
+            fn visit_map<A: MapAccess<'de>>(self, mut map: A) -> Result<Names, A::Error> {
+                let mut names = BTreeSet::new();
+                while let Some((name, IgnoredAny)) = map.next_entry::<String, IgnoredAny>()? {
+                    if !names.insert(name.clone()) {
+                        return Err(A::Error::custom(format!("array `{name}` is there twice")));
+                    }
+                }
+                Ok(Names)
+            }
+        }
+        from.deserialize_map(Once)
     }
 }
 

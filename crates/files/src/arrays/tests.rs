@@ -121,6 +121,79 @@ fn every_flipped_bit_of_an_archive_is_found_or_is_of_no_meaning() {
     }
 }
 
+/// Bytes in which some, wherever they stand, are others.
+fn replaced(bytes: &[u8], from: &[u8], to: &[u8]) -> Vec<u8> {
+    let mut bytes = bytes.to_vec();
+    for at in 0..=bytes.len() - from.len() {
+        if bytes[at..].starts_with(from) {
+            bytes[at..at + from.len()].copy_from_slice(to);
+        }
+    }
+    bytes
+}
+
+/// Of what an archive says twice, programs differ in what they take.
+#[test]
+fn archives_that_say_two_things_are_refused() {
+    let one = |name: &str, number: u8| {
+        let x = Array::of::<u8>([1], &[number]).unwrap();
+        npz::contents(&BTreeMap::from([(name.to_owned(), x)])).unwrap()
+    };
+    let bytes = |number: u8| npy("{'descr': '|u1', 'fortran_order': False, 'shape': (1,), }", &[number]);
+    let two = |options: SimpleFileOptions| {
+        let mut archive = ZipWriter::new(Cursor::new(Vec::new()));
+        for (name, number) in [("x.npy", 7), ("y.npy", 8)] {
+            archive.start_file(name, options).unwrap();
+            archive.write_all(&bytes(number)).unwrap();
+        }
+        archive.finish().unwrap().into_inner()
+    };
+    let stored = SimpleFileOptions::default().compression_method(CompressionMethod::Stored);
+    let good = two(stored);
+    let read = of("two.npz", &good).unwrap();
+    assert_eq!(read.keys().collect::<Vec<_>>(), ["x", "y"]);
+    // As others write them: with fields of 8 bytes, and with lengths after the bytes.
+    assert_eq!(of("large.npz", &two(stored.large_file(true))).unwrap(), read);
+    let mut stream = ZipWriter::new_stream(Vec::new());
+    for (name, number) in [("x.npy", 7), ("y.npy", 8)] {
+        stream.start_file(name, stored).unwrap();
+        stream.write_all(&bytes(number)).unwrap();
+    }
+    assert_eq!(of("stream.npz", &stream.finish().unwrap().into_inner()).unwrap(), read);
+
+    let says = |archive: &[u8]| of("says.npz", archive).unwrap_err();
+    expect!["is not a .npz file: lists 2 entries, of which 1 have names of their own"]
+        .assert_eq(&says(&replaced(&good, b"y.npy", b"x.npy")));
+    // Fewer than there are, and an archive after another one: whole, or without its end.
+    let end = good.len() - 22;
+    let mut fewer = good.clone();
+    fewer[end + 8..end + 12].copy_from_slice(&[1, 0, 1, 0]);
+    assert!(of("fewer.npz", &fewer).is_err());
+    let both = [&one("x", 1)[..], &one("x", 2)[..]].concat();
+    for archive in [&both[..], &both[..both.len() - 1]] {
+        assert_eq!(says(archive), format!("is not a .npz file: ends at byte 191, and has {}", archive.len()));
+    }
+    for length in 0..good.len() {
+        assert!(of("cut.npz", &good[..length]).is_err(), "{length}");
+    }
+    // The first reaches over the second, wherever its length stands.
+    let length = u32::try_from(bytes(7).len()).unwrap();
+    let [short, long] = [length, length + 40].map(u32::to_le_bytes);
+    let mut over = good.clone();
+    let list = over.windows(4).position(|it| it == b"PK\x01\x02").unwrap();
+    for place in [18, 22, list + 20, list + 24] {
+        assert_eq!(over[place..place + 4], short);
+        over[place..place + 4].copy_from_slice(&long);
+    }
+    assert_eq!(says(&over), "is not a .npz file: entry `x.npy` reaches into `y.npy`");
+    // What stands before the bytes of an entry says something else than the list.
+    for (place, what) in [(8, "method"), (14, "checksum"), (18, "length"), (22, "unpacked length")] {
+        let mut other = good.clone();
+        other[place] ^= 1;
+        assert!(says(&other).contains(&format!("entry `x.npy` has the {what} ")), "{}", says(&other));
+    }
+}
+
 #[test]
 fn what_an_entry_claims_is_refused_before_it_is_unpacked() {
     let header = |shape: &str| format!("{{'descr': '<i8', 'fortran_order': False, 'shape': {shape}, }}");
@@ -187,6 +260,10 @@ fn tensors_that_are_not_where_their_header_says_are_refused() {
         (
             r#"{"x":{"dtype":"U8","shape":[2],"data_offsets":[0,2]},"y":{"dtype":"U8","shape":[2],"data_offsets":[1,3]}}"#,
             3,
+        ),
+        (
+            r#"{"x":{"dtype":"F32","shape":[2],"data_offsets":[0,8]},"x":{"dtype":"I32","shape":[2],"data_offsets":[0,8]}}"#,
+            8,
         ),
         (r#"{"x":{"dtype":"F32","shape":[4294967296,4294967296,0],"data_offsets":[0,0]}}"#, 0),
         (r#"{"x":{"dtype":"F32","shape":[18446744073709551615,0],"data_offsets":[0,0]}}"#, 0),
