@@ -359,6 +359,10 @@ fn gemm(b: &mut Builder, n: &OnnxNode) -> Result<ValueId> {
 
 /// The numbers in a list of integers, as far as they are known.
 fn list(b: &Builder, n: &OnnxNode, value: ValueId) -> Result<Vec<Option<i64>>> {
+    let dtype = b.outline(value).dtype;
+    if dtype.is_float() || dtype == DType::Bool {
+        return Err(n.wrong(format!("sizes or places are {dtype}, expected integers")));
+    }
     if b.is_open(value) {
         return Err(n.depends_on_data("how many numbers a list has"));
     }

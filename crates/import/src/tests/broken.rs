@@ -460,6 +460,16 @@ fn output_whose_shape_depends_on_data_is_refused() {
 }
 
 #[test]
+fn sizes_and_places_that_are_no_integers_are_refused() {
+    for name in ["Reshape a a", "Expand a a", "Tile a a", "Split a a", "TopK a a", "Slice a a a"] {
+        let mut graph = sum();
+        graph.node = vec![node(&format!("{name} -> c"))];
+        let text = said(model(graph, Vec::new()).encode_to_vec().into(), &Bindings::default());
+        assert!(text.ends_with("sizes or places are f32, expected integers"), "{name}: {text}");
+    }
+}
+
+#[test]
 fn attribute_that_is_missing_is_refused() {
     let mut graph = sum();
     graph.node = vec![node("Concat a a -> c")];
