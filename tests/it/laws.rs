@@ -21,7 +21,10 @@ use programs::{Dice, Program};
 const PROGRAMS: u64 = 24;
 
 /// Meshes of one to three axes, of up to 12 ranks.
-const MESHES: [&str; 12] = ["1", "2", "3", "4", "6", "12", "2x2", "2x3", "3x2", "4x2", "2x2x2", "2x3x2"];
+const MESHES: [&str; 19] = [
+    "1", "2", "3", "4", "5", "6", "7", "9", "10", "11", "12", "2x2", "2x3", "3x2", "3x3", "4x2", "5x2",
+    "2x2x2", "2x3x2",
+];
 
 /// How far outputs may be from those of one rank, relative to the largest.
 const ROUNDING: f64 = 1e-5;

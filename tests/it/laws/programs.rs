@@ -45,8 +45,8 @@ impl Program {
 
     /// A program, and the same of half as many examples. Both can be split along these alike.
     pub(super) fn random_and_half(dice: &mut Dice) -> (Self, Self) {
-        let batch = dice.of(&[12, 12, 24, 1]);
-        let (sequence, hidden) = (dice.of(&[6, 12]), dice.of(&[4, 8, 12]));
+        let batch = dice.of(&[12, 12, 24, 1, 9, 11, 35]);
+        let (sequence, hidden) = (dice.of(&[6, 12, 10]), dice.of(&[4, 8, 12, 7]));
         let seed = dice.draw();
         let of = |batch: u64| {
             let mut draft = Draft { graph: Graph::default(), shape: [batch, sequence, hidden], layers: 0 };
