@@ -2,7 +2,8 @@
 
 use std::collections::BTreeMap;
 
-use planner_ir::Graph;
+use cost_models::quantity;
+use planner_ir::{Graph, Node, Op, ValueId};
 use rewrite::{AttentionKind, Sight, attentions, predicts_tokens};
 use serde_json::{Value, json};
 
@@ -12,6 +13,10 @@ pub struct Found {
     pub kinds: Vec<(String, usize)>,
     /// What a user should know, in words.
     pub warnings: Vec<String>,
+    /// Those that are masked by an array of queries by keys.
+    masked: Vec<(String, usize)>,
+    /// These arrays, and how large they are (bytes).
+    arrays: BTreeMap<String, u64>,
 }
 
 impl Found {
@@ -19,14 +24,32 @@ impl Found {
     pub fn of<'a>(graphs: impl IntoIterator<Item = &'a Graph>) -> Self {
         let mut kinds: BTreeMap<AttentionKind, Vec<String>> = BTreeMap::new();
         let mut decodes = false;
+        let mut arrays = BTreeMap::new();
         for graph in graphs {
+            for mask in graph.nodes.iter().filter_map(mask) {
+                let type_ = graph.type_of(mask);
+                if type_.shape.iter().rev().nth(1).is_some_and(|&rows| rows > 1) {
+                    arrays.insert(type_.to_string(), type_.bytes());
+                }
+            }
             for (kind, nodes) in attentions(graph) {
                 kinds.entry(kind).or_default().extend(nodes);
             }
             decodes |= predicts_tokens(graph);
         }
         let warnings = kinds.iter().filter_map(|(kind, nodes)| warning(*kind, nodes, decodes)).collect();
-        Self { kinds: kinds.iter().map(|(kind, nodes)| (kind.to_string(), nodes.len())).collect(), warnings }
+        let counted = |(kind, nodes): (&AttentionKind, &Vec<String>)| (kind.to_string(), nodes.len());
+        let masked = kinds.iter().filter(|(kind, _)| kind.each).map(counted).collect();
+        Self { kinds: kinds.iter().map(counted).collect(), warnings, masked, arrays }
+    }
+
+    /// What is said of masks that are arrays of queries by keys.
+    pub fn lines(&self) -> Vec<String> {
+        let kinds: Vec<String> = self.masked.iter().map(|(kind, count)| format!("{count} {kind}")).collect();
+        let array = |(type_, bytes): (&String, &u64)| format!("{type_}, {} whole", quantity::bytes(*bytes));
+        let arrays: Vec<String> = self.arrays.iter().map(array).collect();
+        let line = || format!("masked     attention: {}: {}", kinds.join("; "), arrays.join("; "));
+        (!kinds.is_empty()).then(line).into_iter().collect()
     }
 
     /// The same with warnings of others before its own.
@@ -50,6 +73,11 @@ impl Found {
     }
 }
 
+/// What masks the scores of attention.
+fn mask(node: &Node) -> Option<ValueId> {
+    node.operands.get(3).filter(|_| matches!(node.op, Op::Attention(_))).copied()
+}
+
 /// What a user should know of some attention.
 fn warning(kind: AttentionKind, nodes: &[String], decodes: bool) -> Option<String> {
     let first = nodes.first()?;
@@ -63,12 +91,12 @@ fn warning(kind: AttentionKind, nodes: &[String], decodes: bool) -> Option<Strin
              priced, as if it were not causal; a mask that adds -inf, or the lowest number of its type, is \
              recognised"
         )),
-        Sight::Unknown if decodes => Some(format!(
+        Sight::Unknown if decodes && !kind.documents => Some(format!(
             "{who} has a mask of which it is not known which keys it hides, in a model that predicts tokens, since \
              it depends on what is given or on a weight: it is planned, and priced, as if it were not causal; export \
              the mask as computed from positions, not as an input or a weight"
         )),
-        Sight::Some if decodes => Some(format!(
+        Sight::Some | Sight::Prefix | Sight::Groups if decodes => Some(format!(
             "{who} sees some later keys and others not, as where a prefix or images are seen whole, in a model that \
              predicts tokens: all pairs are computed and priced, and the mask is an array of queries by keys"
         )),

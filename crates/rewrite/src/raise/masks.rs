@@ -13,7 +13,9 @@
 mod kind; // which keys queries see in the end
 mod left; // what is left of masks, made in a new graph
 mod reading; // what is known of values, and of those that models are usually given
+mod related; // what masks say that depends on what is given
 mod rows; // masks that are the same for all rows, heads or examples
+mod truths; // truth values in place of numbers
 mod sums; // masks that are added to each other, or to biases
 
 use std::collections::BTreeMap;
@@ -178,8 +180,13 @@ fn of_node(
         return Some(said);
     }
     // Attention that is causal already may have a mask of padding that was made for every query.
-    let hidden = said.attention.causal && type_.shape.iter().rev().nth(1).is_some_and(|&rows| rows > 1);
-    (said.attention != *attention || said.mask == Mask::Gone || hidden).then_some(said)
+    let each = type_.shape.iter().rev().nth(1).is_some_and(|&rows| rows > 1);
+    let hidden = said.attention.causal && each;
+    if said.attention != *attention || said.mask == Mask::Gone || hidden {
+        return Some(said);
+    }
+    let differs = each && !alike[mask.0][rows::QUERIES];
+    differs.then(|| truths::instead(graph, *attention, *mask, [queries, keys])).flatten()
 }
 
 /// What attention of so many queries and keys says if it says all that it can of a mask.

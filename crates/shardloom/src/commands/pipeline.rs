@@ -186,10 +186,14 @@ fn said(
     for line in weights.lines() {
         let _ = writeln!(text, "{line}");
     }
+    let found = found_in(pipeline).after(warnings);
+    for line in found.lines() {
+        let _ = writeln!(text, "{line}");
+    }
     let _ = writeln!(text, "plan written to {}", arguments.output.display());
     let mut json = summary_json(pipeline, throughput.as_ref());
     json["parameters"] = weights.json();
-    found_in(pipeline).after(warnings).say(&mut json, &|words| context.warn(words));
+    found.say(&mut json, &|words| context.warn(words));
     Ok(Said { text, json })
 }
 

@@ -113,8 +113,12 @@ pub(crate) fn plan(arguments: &PlanArguments, context: &mut Context<'_, '_>) -> 
     for line in kept(&prepared, &chosen.plan) {
         let _ = writeln!(text, "{line}");
     }
+    let found = Found::of([&prepared.graph]).after(&imported.warnings);
+    for line in found.lines() {
+        let _ = writeln!(text, "{line}");
+    }
     let _ = writeln!(text, "plan written to {}", arguments.output.display());
-    Found::of([&prepared.graph]).after(&imported.warnings).say(&mut json, &|words| context.warn(words));
+    found.say(&mut json, &|words| context.warn(words));
     Ok(Said { text, json })
 }
 

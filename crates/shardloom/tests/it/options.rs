@@ -55,6 +55,28 @@ fn sequences_are_no_longer_than_a_model_has_positions() {
     assert!(planned(PAST, &grows(64)).status.success());
 }
 
+/// What no attribute of attention says is said to be an array, and how large.
+#[test]
+fn masks_of_queries_by_keys_are_said() {
+    let words = |model: &str| {
+        let sizes = "--machine cpu-2x --mesh 2 --dim b=2 --dim s=8";
+        let done = planned(&format!("../cases/faults/{model}/model.onnx"), sizes);
+        String::from_utf8_lossy(&done.stdout).into_owned()
+    };
+    for (model, kind) in [("documents", "causal within documents"), ("prefix", "causal after a prefix")] {
+        let expected = format!(
+            "masked     attention: 1 {kind}, with a mask for each pair: bool[2,1,8,8], 128 B whole\n"
+        );
+        assert!(words(model).contains(&expected), "{}", words(model));
+    }
+    assert!(
+        !String::from_utf8_lossy(
+            &planned(GPT, "--machine cpu-2x --mesh 2 --dim batch=2 --dim sequence=8").stdout
+        )
+        .contains("masked")
+    );
+}
+
 /// Each of both would fit.
 #[test]
 fn steps_of_prompts_and_of_single_tokens_fit_beside_each_other() {

@@ -3,10 +3,11 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
 
-use planner_ir::{DType, Graph, NodeId, Op, Source, ValueId};
+use planner_ir::{Attention, DType, Graph, NodeId, Op, Source, ValueId};
 
-use super::Seeing;
-use super::reading::{Reading, forms};
+use super::reading::{Reading, forms, forms_if};
+use super::related::{Relations, Scores, depends_on_outside};
+use crate::raise::form::Form;
 
 /// Which keys queries see, if none of them is padding.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -21,7 +22,11 @@ pub enum Sight {
     All,
     /// Those up to their own, but only by a mask: attention computes the others too.
     Masked,
-    /// Some later ones too, and others not: a prefix, images, whole blocks.
+    /// Those up to their own, and keys that every query of an example sees: a prefix.
+    Prefix,
+    /// Those up to their own, and later ones that some queries see: those of the same image.
+    Groups,
+    /// Some later ones too, and others not: whole blocks.
     Some,
     /// It is not known which: a mask says it.
     Unknown,
@@ -34,6 +39,8 @@ pub enum Sight {
 pub struct AttentionKind {
     /// Which keys queries see.
     pub sight: Sight,
+    /// Whether they are those of the query's own document only.
+    pub documents: bool,
     /// Whether there is a mask that is the same for all queries: of padding.
     pub padding: bool,
     /// Whether there is a mask, or numbers that are added, which differs from query to query.
@@ -46,11 +53,17 @@ impl fmt::Display for AttentionKind {
             Sight::One => f.write_str("of one query")?,
             Sight::Earlier => f.write_str("causal")?,
             Sight::Near(window) => write!(f, "causal within {window} keys")?,
+            Sight::All if self.documents => return write!(f, "within documents, with a mask for each pair"),
             Sight::All => f.write_str("not causal")?,
             Sight::Masked => f.write_str("causal only by its mask")?,
+            Sight::Prefix => f.write_str("causal after a prefix")?,
+            Sight::Groups => f.write_str("causal but for groups of keys")?,
             Sight::Some => f.write_str("of some later keys")?,
             Sight::Unknown => f.write_str("not known to be causal")?,
             Sight::Parts => f.write_str("in parts, as products and a softmax")?,
+        }
+        if self.documents {
+            f.write_str(" within documents")?;
         }
         match (self.padding, self.each) {
             (true, _) => f.write_str(", with a mask for each key"),
@@ -64,38 +77,71 @@ impl fmt::Display for AttentionKind {
 pub fn attentions(graph: &Graph) -> BTreeMap<AttentionKind, Vec<String>> {
     let forms = forms(graph, Reading::Present);
     let mut kinds: BTreeMap<AttentionKind, Vec<String>> = BTreeMap::new();
+    // Blocks share their mask.
+    let mut known: BTreeMap<(Option<ValueId>, Attention, [u64; 2]), AttentionKind> = BTreeMap::new();
     for node in &graph.nodes {
         let (Op::Attention(attention), [q, k, ..]) = (&node.op, &node.operands[..]) else { continue };
-        let extent = |it: ValueId| graph.type_of(it).shape[2];
-        let (queries, keys) = (extent(*q), extent(*k));
+        let scores = [*q, *k].map(|it| graph.type_of(it).shape[2]);
         let mask = node.operands.get(3).copied();
-        let rows = mask.map(|it| {
-            let shape = &graph.type_of(it).shape;
-            shape.len().checked_sub(2).map_or(1, |dim| shape[dim])
-        });
-        let sight = match (attention.causal, attention.window, mask) {
-            _ if queries == 1 => Sight::One,
-            (true, Some(window), _) => Sight::Near(window),
-            (true, None, _) => Sight::Earlier,
-            (false, _, Some(mask)) if rows != Some(1) => {
-                let type_ = graph.type_of(mask);
-                let bands = forms[mask.0].bands(type_);
-                match sight(&Seeing { bands: &bands, dtype: type_.dtype }, queries, keys) {
-                    Sight::Some if depends_on_outside(graph, mask) => Sight::Unknown,
-                    sight => sight,
-                }
-            }
-            _ => Sight::All,
-        };
-        let kind = AttentionKind { sight, padding: rows == Some(1), each: rows.is_some_and(|it| it > 1) };
+        let kind = known.entry((mask, *attention, scores));
+        let kind = *kind.or_insert_with(|| kind_of(graph, &forms, attention, mask, scores));
         kinds.entry(kind).or_default().push(node.origin.clone());
     }
     let apart = in_parts(graph);
     if !apart.is_empty() {
-        let kind = AttentionKind { sight: Sight::Parts, padding: false, each: false };
+        let kind = AttentionKind { sight: Sight::Parts, documents: false, padding: false, each: false };
         kinds.insert(kind, apart.into_iter().map(|it| graph.node(it).origin.clone()).collect());
     }
     kinds
+}
+
+/// What masks attention of so many queries and keys.
+fn kind_of(
+    graph: &Graph,
+    forms: &[Form],
+    attention: &Attention,
+    mask: Option<ValueId>,
+    [queries, keys]: [u64; 2],
+) -> AttentionKind {
+    let rows = mask.map(|it| {
+        let shape = &graph.type_of(it).shape;
+        shape.len().checked_sub(2).map_or(1, |dim| shape[dim])
+    });
+    let said = match (attention.causal, attention.window) {
+        _ if queries == 1 => Some(Sight::One),
+        (true, Some(window)) => Some(Sight::Near(window)),
+        (true, None) => Some(Sight::Earlier),
+        _ => None,
+    };
+    let (padding, each) = (rows == Some(1), rows.is_some_and(|it| it > 1));
+    let kind = |sight, documents| AttentionKind { sight, documents, padding, each };
+    let Some(mask) = mask.filter(|_| each && queries > 1) else {
+        return kind(said.unwrap_or(Sight::All), false);
+    };
+    let scores = Scores::of(graph, mask, [queries, keys]);
+    let relations = Relations::of(graph, mask);
+    let sight_if = |forms: &[Form]| match said {
+        Some(said) => said,
+        None if scores.hides_later(forms) => Sight::Masked,
+        None if scores.shows_next(forms) => Sight::All,
+        None if depends_on_outside(graph, mask) => Sight::Unknown,
+        None => Sight::Some,
+    };
+    let within = relations.if_same(true).zip(relations.if_same(false));
+    if let Some((same, other)) = within {
+        let [same, other] = [same, other].map(|it| forms_if(graph, Reading::Present, &it));
+        if scores.hides_all(&other, said.is_some()) {
+            return kind(sight_if(&same), true);
+        }
+    }
+    let sight = sight_if(forms);
+    if sight == Sight::Unknown
+        && let Some(none) = relations.if_none()
+        && scores.is_causal(&forms_if(graph, Reading::Present, &none))
+    {
+        return kind(if relations.are_of_keys() { Sight::Prefix } else { Sight::Groups }, false);
+    }
+    kind(sight, false)
 }
 
 /// The softmaxes over scores of queries and keys whose weights are multiplied by something: attention that was
@@ -140,34 +186,6 @@ fn keeps_places(op: &Op) -> bool {
         op,
         Op::Unary(_) | Op::Binary(_) | Op::Select | Op::Cast(_) | Op::Expand { .. } | Op::Reshape { .. }
     )
-}
-
-/// Whether a value depends on something that is given, or on a weight.
-fn depends_on_outside(graph: &Graph, value: ValueId) -> bool {
-    let mut open = vec![value];
-    let mut seen = BTreeSet::new();
-    while let Some(id) = open.pop() {
-        match graph.value(id).source {
-            Source::Result { node, .. } if seen.insert(id) => open.extend(&graph.node(node).operands),
-            Source::Result { .. } => {}
-            _ => return true,
-        }
-    }
-    false
-}
-
-/// Which keys queries see by a mask that differs from query to query.
-fn sight(seeing: &Seeing<'_>, queries: u64, keys: u64) -> Sight {
-    let [queries, keys] = [queries, keys].map(|it| i64::try_from(it).unwrap_or(i64::MAX));
-    let (own, farthest) = (keys - queries, keys - 1);
-    let beside = seeing.bands.at(own);
-    if seeing.all(own + 1, farthest, |it| seeing.removes(it) || seeing.hides(it, beside)) {
-        return Sight::Masked;
-    }
-    if seeing.all(own + 1, own + 1, |it| seeing.shows(it, beside)) {
-        return Sight::All;
-    }
-    Sight::Some
 }
 
 /// Whether a graph predicts tokens: an output has as many columns as a table has rows, of which integers

@@ -5,6 +5,7 @@ use std::collections::BTreeMap;
 use planner_ir::{Binary, DType, Graph, Node, Op, Output, Real, Reduction, Source, Type, Unary, ValueId};
 
 use super::reading::{Reading, is_mask};
+use super::truths::{Chosen, chosen};
 use super::{Mask, Pairs, Said, Seeing};
 use crate::raise::form::Form;
 use crate::raise::form::bounds::Bounds;
@@ -95,7 +96,21 @@ impl<'a> Saying<'a> {
         match pairs.low {
             Some(low) => self.seen(pairs.mask, low.0, pairs),
             None if self.known(pairs.mask, pairs).is_some() => self.values[pairs.mask.0],
-            None => self.of_pairs(pairs.mask, pairs),
+            None => {
+                let left = self.of_pairs(pairs.mask, pairs);
+                self.truths(left)
+            }
+        }
+    }
+
+    /// In place of numbers, new values, that differ from query to query and are -inf where a key is hidden and 0
+    /// elsewhere, the truth values by which they are chosen.
+    fn truths(&mut self, numbers: ValueId) -> ValueId {
+        let each = self.new.type_of(numbers).shape.iter().rev().nth(1).is_some_and(|&rows| rows > 1);
+        match chosen(&self.new, numbers).filter(|it| each && it.low.is_infinite()) {
+            Some(Chosen { truths, seen: true, .. }) => truths,
+            Some(Chosen { truths, .. }) => self.make(Op::Unary(Unary::Not), &[truths], ""),
+            None => numbers,
         }
     }
 

@@ -1,5 +1,7 @@
 //! What is known of values: whatever a program is given, or given what models usually are.
 
+use std::collections::BTreeMap;
+
 use planner_ir::{Graph, Node, Op, Source, Type, ValueId};
 
 use crate::raise::form::bounds::Bounds;
@@ -22,6 +24,11 @@ const BIAS: f64 = 512.0;
 
 /// What is known of every value of a graph.
 pub(super) fn forms(graph: &Graph, reading: Reading) -> Vec<Form> {
+    forms_if(graph, reading, &BTreeMap::new())
+}
+
+/// The same, if these truth values are all true, or all false.
+pub(super) fn forms_if(graph: &Graph, reading: Reading, truths: &BTreeMap<ValueId, bool>) -> Vec<Form> {
     let given = |id: ValueId| {
         let bounds = match reading {
             Reading::Usual if is_mask(graph, id) => Bounds::either(0.0, 1.0),
@@ -35,7 +42,9 @@ pub(super) fn forms(graph: &Graph, reading: Reading) -> Vec<Form> {
         if let [result] = node.results[..] {
             let operands: Vec<(&Form, &Type)> =
                 node.operands.iter().map(|&it| (&forms[it.0], graph.type_of(it))).collect();
-            forms[result.0] = if reading != Reading::Any && is_bias(graph, node) {
+            forms[result.0] = if let Some(&truth) = truths.get(&result) {
+                Form::Bands(Bands::all(Bounds::one(f64::from(u8::from(truth)))))
+            } else if reading != Reading::Any && is_bias(graph, node) {
                 Form::Bands(Bands::all(Bounds::between(-BIAS, BIAS)))
             } else {
                 form::form(&node.op, &operands, graph.type_of(result))

@@ -189,7 +189,7 @@ fn pairs_of(said: &Said, (mask, reading): (ValueId, Reading), [queries, keys]: [
 }
 
 /// The number that a value repeats.
-fn number(graph: &Graph, value: ValueId) -> Option<f64> {
+pub(super) fn number(graph: &Graph, value: ValueId) -> Option<f64> {
     let Source::Result { node, .. } = graph.value(value).source else { return None };
     match (&graph.node(node).op, &graph.node(node).operands[..]) {
         (Op::Fill { value, .. }, _) => Some(value.0),

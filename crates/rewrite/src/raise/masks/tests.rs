@@ -17,6 +17,7 @@ use crate::raise::tests::evaluate::{Dice, difference, evaluate, tolerance};
 
 mod numbers; // masks of every type, in the spellings of exporters
 mod beside; // masks that are no function of distance, and biases below masks
+mod related; // masks that depend on what is given
 
 /// A graph by hand.
 #[derive(Default)]

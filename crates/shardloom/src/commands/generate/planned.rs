@@ -83,6 +83,9 @@ pub(crate) fn plan(
     let on = Cluster::of(machine.clone());
     let mut said = said(&generation, &tried, arguments, Some(&on))?;
     let found = Found::of(generation.plans().map(|(_, plan)| &plan.graph));
+    for line in found.lines() {
+        let _ = writeln!(said.text, "{line}");
+    }
     found.after(&decoder.apart()?).say(&mut said.json, &|words| context.warn(words));
     Ok(said)
 }
