@@ -1,5 +1,8 @@
 //! What is said of a plan that was made.
 
+pub mod generation; // of plans of generation
+pub mod staged; // of a pipeline
+
 use std::fmt::Write as _;
 
 use autoparallel::mesh;
@@ -145,10 +148,7 @@ pub fn summary_json(plan: &Plan, throughput: Option<&Throughput>) -> Value {
         "memory": memory,
         "capacity": plan.capacity,
         "communication": moved,
-        "proof": match plan.proof {
-            Proof::Optimal => json!({ "optimal": true }),
-            Proof::Gap { lower_bound } => json!({ "optimal": false, "lower_bound": lower_bound }),
-        },
+        "proof": proof_json(&plan.proof),
         "space": {
             "unique_blocks": plan.space.unique_blocks,
             "blocks": plan.space.blocks,
@@ -161,4 +161,12 @@ pub fn summary_json(plan: &Plan, throughput: Option<&Throughput>) -> Value {
     });
     throughput::add(throughput, &mut value);
     value
+}
+
+/// What is proven, for programs.
+pub(crate) fn proof_json(proof: &Proof) -> Value {
+    match proof {
+        Proof::Optimal => json!({ "optimal": true }),
+        Proof::Gap { lower_bound } => json!({ "optimal": false, "lower_bound": lower_bound }),
+    }
 }

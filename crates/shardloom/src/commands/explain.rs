@@ -18,12 +18,12 @@ use files::Failure;
 use files::{machine, plan_file};
 use report::explained::{self, BlockStory, MoveStory, OperationStory};
 use report::kept::Kept;
+use report::summary::generation::{in_json, in_words};
 use report::summary::{self, left_out, proof, summary_json};
 use report::throughput;
 use report::weight_roles::Weights;
 use serde_json::{Value, json};
 
-use super::generate;
 use super::{Context, Said};
 use crate::arguments::ExplainArguments;
 
@@ -48,9 +48,9 @@ fn explain_generation(
         return explain_plan(&generation.decode, arguments, context);
     }
     let held = held(generation)?;
-    let lines = generate::in_words(generation, held);
+    let lines = in_words(generation, held);
     let mut text: String = lines.iter().map(|line| format!("{line}\n")).collect();
-    let mut json = generate::json(generation, held, None);
+    let mut json = in_json(generation, held, None);
     for (name, plan) in generation.plans() {
         let said = explain_plan(plan, arguments, context)?;
         // Writing to a string does not fail.

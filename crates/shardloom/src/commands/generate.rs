@@ -24,7 +24,7 @@ use sha2::{Digest, Sha256};
 use super::{Context, Form, Said};
 use crate::arguments::{GenerateArguments, ids};
 
-pub(super) use planned::{in_words, json, plan};
+pub(super) use planned::plan;
 
 /// What is ready.
 struct Ready {

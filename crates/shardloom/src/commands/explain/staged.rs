@@ -10,6 +10,7 @@ use files::Failure;
 use files::{machine, written};
 use report::chart::{Chart, MAX_DRAWN};
 use report::explained;
+use report::summary::staged::summary_json;
 use report::throughput;
 use report::weight_roles::Weights;
 use schedule::{Kind, Timeline};
@@ -17,7 +18,6 @@ use serde_json::{Value, json};
 
 use crate::arguments::ExplainArguments;
 use crate::commands::Said;
-use crate::commands::pipeline::summary_json;
 
 /// How many columns the schedule has.
 const WIDTH: usize = 160;

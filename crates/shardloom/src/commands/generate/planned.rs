@@ -2,7 +2,7 @@
 
 use std::fmt::Write as _;
 
-use ::plan::{Cache, Generation, Plan};
+use ::plan::Generation;
 use autoparallel::mesh;
 use cost_models::cluster::Cluster;
 use cost_models::machine::Machine;
@@ -19,9 +19,9 @@ use import::Bindings;
 use models::Use;
 use planner_ir::Graph;
 use report::attention::Found;
-use report::summary::{summary, summary_json};
+use report::summary::generation::{in_json, in_words};
+use report::summary::summary;
 use report::throughput;
-use serde_json::{Value, json};
 
 use super::super::{Context, Said, stopped};
 use crate::arguments::PlanArguments;
@@ -119,68 +119,8 @@ fn said(
         line(summary(plan, &[], &[], throughput.as_ref()).trim_end().to_owned());
     }
     line(format!("\nplan written to {}", arguments.output.display()));
-    Ok(Said { text, json: json(generation, held, on) })
+    Ok(Said { text, json: in_json(generation, held, on) })
 }
 
 /// How many other layouts of the cache are listed.
 const SHOWN: usize = 8;
-
-/// What a plan of generation is, line by line, of which a device holds so much (bytes).
-pub(crate) fn in_words(generation: &Generation, held: u64) -> Vec<String> {
-    let Cache { tokens, mask, positions, logits, kept, growth, capacity, dim } = &generation.cache;
-    let mut lines = vec![format!("sequences  {} at once, of up to {capacity} tokens", generation.batch())];
-    lines.push(match &generation.prefill {
-        Some(_) => format!("prompts    {} tokens at a time", generation.width()),
-        None => "prompts    token by token".to_owned(),
-    });
-    let mut roles = vec![format!("tokens `{tokens}`")];
-    roles.extend(mask.iter().map(|it| format!("mask `{it}`")));
-    roles.extend(positions.iter().map(|it| match it.nodes.len() {
-        0 => format!("positions `{}`", it.name),
-        1 => format!("positions `{}`, made an input of one node", it.name),
-        count => format!("positions `{}`, made an input of {count} nodes", it.name),
-    }));
-    roles.push(format!("logits `{logits}`"));
-    lines.push(format!("given      {}", roles.join(", ")));
-    let layout = layout(generation).unwrap_or_default();
-    let first = kept.first().map_or("none", |it| it.past.as_str());
-    lines.push(format!(
-        "cache      {} parts such as `{first}`, {layout}; places in dimension {dim}, new ones {}",
-        kept.len(),
-        growth.name()
-    ));
-    lines.push(format!(
-        "memory     {} of {} on a device, {}",
-        quantity::bytes(held),
-        quantity::bytes(generation.decode.capacity),
-        if generation.prefill.is_some() { "of both steps, which take turns" } else { "of the step" }
-    ));
-    lines
-}
-
-/// The layout of the first part of the cache.
-fn layout(generation: &Generation) -> Option<String> {
-    let plan: &Plan = &generation.decode;
-    let present = &generation.cache.kept.first()?.present;
-    let place = plan.graph.outputs.iter().position(|it| it.name == *present)?;
-    let (output, copy) = (&plan.graph.outputs[place], plan.outputs.get(place)?);
-    let layout = plan.layout(output.value, *copy).display(&plan.mesh).to_string();
-    Some(format!("{} {layout}", plan.graph.type_of(output.value)))
-}
-
-/// The same for programs.
-pub(crate) fn json(generation: &Generation, held: u64, on: Option<&Cluster>) -> Value {
-    let cache = &generation.cache;
-    let kept: Vec<Value> =
-        cache.kept.iter().map(|it| json!({ "past": it.past, "present": it.present })).collect();
-    let of_plan = |plan: &Plan| summary_json(plan, throughput::of_plan(plan, plan.seconds(), on).as_ref());
-    json!({
-        "held_bytes": held,
-        "batch": generation.batch(),
-        "width": generation.width(),
-        "capacity": cache.capacity,
-        "cache": { "growth": cache.growth.name(), "dim": cache.dim, "kept": kept },
-        "prefill": generation.prefill.as_ref().map(of_plan),
-        "decode": of_plan(&generation.decode),
-    })
-}
