@@ -2,7 +2,7 @@
 
 use cost_models::machine::Machine;
 use cost_models::quantity;
-use files::Failure;
+use files::{Failure, interrupt};
 use planner_ir::{Layout, Mesh, Move, State, Type, Ways};
 use rewrite::Steps;
 use search::problem::SearchError;
@@ -36,10 +36,12 @@ pub struct TargetPrices<'a> {
 
 impl Prices for TargetPrices<'_> {
     fn work(&self, work: &Work<'_>) -> f64 {
+        interrupt::point();
         self.machine.work(work)
     }
 
     fn step(&self, type_: &Type, step: &Move, before: &Layout, after: &Layout) -> f64 {
+        interrupt::point();
         self.machine.step(type_, step, before, after)
     }
 

@@ -13,6 +13,7 @@
 //! - [`weights`] — what was trained
 //! - [`readable`], [`written`], [`mapped`] — files themselves
 //! - [`folder`] — folders that go away
+//! - [`interrupt`] — work that is ended before it is done
 //! - [`impossible`] — what no weights and no inputs can make right
 
 pub mod arrays;
@@ -22,6 +23,7 @@ pub mod folder;
 pub mod given;
 pub mod impossible;
 pub mod inputs;
+pub mod interrupt;
 pub mod machine;
 pub mod mapped;
 pub mod model_file;

@@ -23,7 +23,7 @@ use ::launch::arguments::{ClusterArguments, DeviceArguments};
 use driver::compile::{Bound, dimension};
 use driver::pipeline::Stage;
 
-use clap::{Args, Parser, Subcommand, ValueEnum};
+use clap::{Args, CommandFactory, Parser, Subcommand, ValueEnum};
 use planner_ir::Mesh;
 
 pub use export::ExportArguments;
@@ -252,6 +252,13 @@ Examples:
   shardloom bench planning --dir models --ledger planning.jsonl"
     )]
     Bench(bench::Benchmark),
+}
+
+/// The options of a command, as they are written behind `--`; none of a command that there is not.
+pub fn options(command: &str) -> Vec<String> {
+    let all = Arguments::command();
+    let of_command = all.find_subcommand(command).into_iter().flat_map(clap::Command::get_arguments);
+    of_command.filter_map(|it| it.get_long().map(str::to_owned)).collect()
 }
 
 /// A model and the sizes of its dimensions.

@@ -26,6 +26,7 @@ mod bench; // `bench`
 
 use std::io::Write;
 
+use ::launch::Listener as _;
 use ::launch::cluster::{Cluster, Facts};
 use driver::pipeline::Stage;
 use files::Failure;
@@ -56,7 +57,7 @@ impl Context<'_, '_> {
     /// Says on the standard error what a user should know.
     pub(crate) fn warn(&self, words: &str) {
         if self.leads() && self.lines.form != Form::Nothing {
-            self.progress.without(|| eprintln!("warning: {words}"));
+            self.progress.remark(&format!("warning: {words}"));
         }
     }
 
@@ -112,11 +113,12 @@ pub(crate) enum Form {
 }
 
 /// What a command says.
-pub(crate) struct Said {
+#[derive(Clone, Debug)]
+pub struct Said {
     /// For people.
-    pub(crate) text: String,
+    pub text: String,
     /// For programs.
-    pub(crate) json: serde_json::Value,
+    pub json: serde_json::Value,
 }
 
 /// Does what is asked; what is to be printed.

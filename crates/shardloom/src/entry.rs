@@ -6,14 +6,17 @@ use std::ffi::OsString;
 use std::io::Write;
 use std::path::Path;
 
-use clap::{CommandFactory, FromArgMatches};
+use clap::{ArgMatches, CommandFactory, FromArgMatches};
 use files::Failure;
+use files::interrupt::Interrupt;
+use launch::Listener;
 use launch::arguments::ClusterArguments;
 use launch::cluster::Cluster;
 use launch::contract::Launched;
+use rayon::ThreadPoolBuildError;
 
 use crate::arguments::{Arguments, Command, meant};
-use crate::commands::{Context, Form, Lines, execute};
+use crate::commands::{Context, Form, Lines, Said, execute};
 use crate::progress::{Progress, Wish};
 use crate::stages::Stages;
 
@@ -25,9 +28,7 @@ pub fn main_with<I>(arguments: I, stdout: &mut dyn Write, stderr: &mut dyn Write
 where
     I: IntoIterator<Item: Into<OsString> + Clone>,
 {
-    let read = Arguments::command().try_get_matches_from(arguments);
-    let read = read.and_then(|matches| Ok((Arguments::from_arg_matches(&matches)?, matches)));
-    let arguments = match read {
+    let arguments = match read(arguments) {
         Ok((arguments, matches)) => match meant::check(&matches, &arguments.command) {
             Ok(()) => arguments,
             Err(failure) => {
@@ -74,6 +75,52 @@ where
             failure.code()
         }
     }
+}
+
+/// Does what arguments ask, without a program's name before them, in the process of who calls: what is being done
+/// is told, and what there is to say is returned. Ranks are threads, whatever has started this process.
+///
+/// # Panics
+///
+/// Unwinds with [`Interrupted`](files::interrupt::Interrupted) where it is ended by `interrupt`.
+pub fn call<I>(
+    arguments: I,
+    listener: Box<dyn Listener + Send>,
+    interrupt: &Interrupt,
+) -> Result<Said, Failure>
+where
+    I: IntoIterator<Item: Into<OsString> + Clone>,
+{
+    let named = [OsString::from("shardloom")].into_iter().chain(arguments.into_iter().map(Into::into));
+    let (arguments, matches) = read(named).map_err(|error| Failure::Usage(refused(&error)))?;
+    meant::check(&matches, &arguments.command)?;
+    let interrupt = interrupt.clone();
+    let threads = rayon::ThreadPoolBuilder::new().stack_size(STACK);
+    let threads = threads.start_handler(move |_| interrupt.give_to_this_thread()).build();
+    threads.map_err(|error| unstarted(&error))?.install(|| {
+        executed(&arguments, Progress::Told(listener), (&mut std::io::sink(), Form::Text), None)
+            .map(|(said, _)| said)
+    })
+}
+
+/// How much a thread has for what it calls (bytes): as much as the first one of a process.
+const STACK: usize = 8 << 20;
+
+/// What arguments say, and which are given.
+fn read<I>(arguments: I) -> Result<(Arguments, ArgMatches), clap::Error>
+where
+    I: IntoIterator<Item: Into<OsString> + Clone>,
+{
+    let matches = Arguments::command().try_get_matches_from(arguments)?;
+    Ok((Arguments::from_arg_matches(&matches)?, matches))
+}
+
+/// What is wrong with arguments, without what is of use on a command line alone.
+fn refused(error: &clap::Error) -> String {
+    let text = error.render().to_string();
+    let text = text.split("\n\nUsage:").next().unwrap_or_default();
+    let text = text.split("\n\nFor more information").next().unwrap_or_default();
+    text.strip_prefix("error: ").unwrap_or(text).trim_end().to_owned()
 }
 
 /// The processes of all ranks, if a launcher has started this one; or why not, and whether this
@@ -145,35 +192,31 @@ fn threads() -> Result<(), Failure> {
     match built.as_ref().err().and_then(|it| it.source()) {
         // They are there already, where a process does several things.
         None => Ok(()),
-        Some(error) => Err(Failure::Input(format!(
-            "threads cannot be started, one for each processor: {error}; allow more (`ulimit -u`, or what limits \
-             this container), or set `RAYON_NUM_THREADS`"
-        ))),
+        Some(_) => built.map_err(|error| unstarted(&error)),
     }
+}
+
+/// Why there are no threads.
+fn unstarted(error: &ThreadPoolBuildError) -> Failure {
+    let why = error.source().map_or_else(|| error.to_string(), ToString::to_string);
+    Failure::Input(format!(
+        "threads cannot be started, one for each processor: {why}; allow more (`ulimit -u`, or what limits this \
+         container), or set `RAYON_NUM_THREADS`"
+    ))
 }
 
 fn done(arguments: &Arguments, stdout: &mut dyn Write, cluster: Option<&Cluster>) -> Result<String, Failure> {
     threads()?;
     let global = &arguments.global;
     let leads = cluster.is_none_or(|it| it.processes.leads());
-    let mut stages = Stages::new(global);
-    let progress = Progress::new(if global.quiet || !leads { Wish::Hidden } else { Wish::Shown });
+    let progress = Progress::line(if global.quiet || !leads { Wish::Hidden } else { Wish::Shown });
     let form = match () {
         () if !leads => Form::Nothing,
         () if global.json => Form::Json,
         () if global.quiet => Form::Nothing,
         () => Form::Text,
     };
-    let lines = Lines { to: stdout, form };
-    let outcome = execute(
-        &arguments.command,
-        &mut Context { stages: &mut stages, progress: &progress, lines, cluster },
-    );
-    drop(progress);
-    // What stages made is of most use if a later one failed.
-    let dumped = stages.finish();
-    let said = outcome?;
-    let mut text = dumped?;
+    let (said, mut text) = executed(arguments, progress, (stdout, form), cluster)?;
     if global.json && matches!(arguments.command, Command::Train(_) | Command::Generate(_)) {
         // Steps are lines of JSON, and so is what is said after them.
         text.push_str(&format!("{}\n", said.json));
@@ -188,4 +231,24 @@ fn done(arguments: &Arguments, stdout: &mut dyn Write, cluster: Option<&Cluster>
         text.push_str(&said.text);
     }
     Ok(text)
+}
+
+/// What a command says, and what its stages made, as far as it is wanted.
+fn executed(
+    arguments: &Arguments,
+    progress: Progress,
+    (to, form): (&mut dyn Write, Form),
+    cluster: Option<&Cluster>,
+) -> Result<(Said, String), Failure> {
+    let mut stages = Stages::new(&arguments.global);
+    let lines = Lines { to, form };
+    let outcome = execute(
+        &arguments.command,
+        &mut Context { stages: &mut stages, progress: &progress, lines, cluster },
+    );
+    drop(progress);
+    // What stages made is of most use if a later one failed.
+    let dumped = stages.finish();
+    let said = outcome?;
+    Ok((said, dumped?))
 }

@@ -10,7 +10,8 @@ mod validate; // prices beside measurements
 mod commands; // what each command does
 mod entry; // arguments to an exit code
 
-pub use entry::main_with;
+pub use commands::Said;
+pub use entry::{call, main_with};
 
 #[cfg(test)]
 #[path = "../../device/src/emulated.rs"]

@@ -1,4 +1,4 @@
-//! What is being done, for a person who waits: on the standard error, if that is a terminal.
+//! What is being done, for a person who waits: on the standard error, if that is a terminal, or for who calls.
 
 use std::thread;
 use std::time::Duration;
@@ -17,16 +17,20 @@ pub(crate) enum Wish {
     Hidden,
 }
 
-/// A line that says what is being done. It goes away when it is dropped.
-#[derive(Debug)]
-pub(crate) struct Progress(ProgressBar);
+/// Who is told what is being done.
+pub(crate) enum Progress {
+    /// A person: by a line, which goes away when it is dropped.
+    Line(ProgressBar),
+    /// Who calls this as a library.
+    Told(Box<dyn Listener>),
+}
 
 /// How often the line moves.
 const TICK: Duration = Duration::from_millis(100);
 
 impl Progress {
-    /// Nothing yet.
-    pub(crate) fn new(wish: Wish) -> Self {
+    /// A line that says nothing yet.
+    pub(crate) fn line(wish: Wish) -> Self {
         // The target draws nothing if the standard error is not a terminal.
         let target = match wish {
             Wish::Shown => ProgressDrawTarget::stderr(),
@@ -47,12 +51,15 @@ impl Progress {
             // Where no thread can be started, the line moves when something is said.
             let _ = thread::Builder::new().spawn(tick);
         }
-        Self(bar)
+        Self::Line(bar)
     }
 
     /// What is done now.
     pub(crate) fn say(&self, what: impl Into<String>) {
-        self.0.set_message(what.into());
+        match self {
+            Self::Line(bar) => bar.set_message(what.into()),
+            Self::Told(listener) => listener.say(what.into()),
+        }
     }
 
     /// Says what of its configuration is not in a model.
@@ -62,22 +69,30 @@ impl Progress {
 
     /// Prints while the line is away, so that it does not end in the middle of what is printed.
     pub(crate) fn without<R>(&self, print: impl FnOnce() -> R) -> R {
-        self.0.suspend(print)
+        match self {
+            Self::Line(bar) => bar.suspend(print),
+            Self::Told(_) => print(),
+        }
     }
 }
 
 impl Listener for Progress {
     fn say(&self, what: String) {
-        self.0.set_message(what);
+        Self::say(self, what);
     }
 
     fn remark(&self, words: &str) {
-        self.without(|| eprintln!("{words}"));
+        match self {
+            Self::Line(bar) => bar.suspend(|| eprintln!("{words}")),
+            Self::Told(listener) => listener.remark(words),
+        }
     }
 }
 
 impl Drop for Progress {
     fn drop(&mut self) {
-        self.0.finish_and_clear();
+        if let Self::Line(bar) = self {
+            bar.finish_and_clear();
+        }
     }
 }
