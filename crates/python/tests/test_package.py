@@ -1,0 +1,303 @@
+"""The package against the command line, which is `SHARDLOOM`: the same calls give the same bytes."""
+
+import inspect
+import json
+import os
+import signal
+import subprocess
+import tempfile
+import threading
+import time
+import unittest
+import warnings
+from pathlib import Path
+
+import shardloom
+from shardloom import _shardloom
+
+ROOT = Path(__file__).resolve().parents[3]
+COMMAND = os.environ["SHARDLOOM"]
+GPT2 = "tests/models/gpt2-eager-legacy2.9-op17-static/model.onnx"
+TRAINED = "tests/models/gpt2-bytes.onnx"
+LLAMA = "tests/configs/llama3_8b.json"
+
+
+def command(*arguments: object) -> str:
+    """What the command line prints, in the root of the repository."""
+    done = subprocess.run([COMMAND, *map(str, arguments)], capture_output=True, text=True, cwd=ROOT, check=False)
+    assert done.returncode == 0, done.stderr
+    return done.stdout
+
+
+class Case(unittest.TestCase):
+    """Works in the root of the repository, with a folder of its own."""
+
+    def setUp(self) -> None:
+        os.chdir(ROOT)
+        folder = tempfile.TemporaryDirectory()
+        self.addCleanup(folder.cleanup)
+        self.folder = Path(folder.name)
+
+    def refused(self, kind: str, words: str, call) -> str:
+        """What an error says, of this kind and with these words."""
+        with self.assertRaises(shardloom.Error) as caught:
+            call()
+        self.assertEqual(caught.exception.kind, kind)
+        self.assertIn(words, str(caught.exception))
+        return str(caught.exception)
+
+
+class Plans(Case):
+    def test_a_plan_has_the_bytes_of_the_command_line(self) -> None:
+        command("plan", GPT2, "--machine", "cpu-4x", "--mesh", "2x2", "-o", self.folder / "there.json")
+        plan = shardloom.plan(GPT2, machine="cpu-4x", mesh=(2, 2))
+        plan.save(self.folder / "here.json")
+        there = (self.folder / "there.json").read_bytes()
+        self.assertEqual((self.folder / "here.json").read_bytes(), there)
+        self.assertEqual(plan.json(), json.loads(there))
+
+    def test_a_pipeline_has_them_too_with_every_kind_of_argument(self) -> None:
+        command(
+            *("plan", TRAINED, "--machine", "cpu-4x", "--dim", "batch=4", "--dim", "sequence=16", "--mode", "train"),
+            *("--loss", "cross-entropy:logits,labels", "--stages", "2,2", "--cut", "0,3", "--microbatches", "2"),
+            *("--betas", "0.9,0.95", "--no-decay", "vectors", "--no-decay", "*wte*", "--weight-decay", "0.1"),
+            *("-o", self.folder / "there.json"),
+        )
+        here = self.folder / "here.json"
+        plan = shardloom.plan(
+            TRAINED, machine="cpu-4x", dims={"batch": 4, "sequence": 16}, mode="train",
+            loss="cross-entropy:logits,labels", stages=[2, "2"], cut=[0, 3], microbatches=2, betas=(0.9, 0.95),
+            no_decay=["vectors", "*wte*"], weight_decay=0.1, output=here,
+        )  # fmt: skip
+        self.assertEqual(here.read_bytes(), (self.folder / "there.json").read_bytes())
+        self.assertEqual(plan.kind, "pipeline")
+        groups = [sum(it["bytes"] for it in group) for group in plan.json()["pipeline"]["memory"]]
+        self.assertEqual(plan.memory_bytes, max(groups))
+        self.assertIsNone(plan.gap)
+        shown = plan._repr_html_()
+        self.assertIn("<svg", shown)
+        self.assertIn("cpu-4x", shown)
+
+    def test_numbers_of_a_plan_are_those_of_its_file_and_of_explain(self) -> None:
+        plan = shardloom.plan(GPT2, machine="h100-80g-4x", mesh={"a": 4})
+        explained = plan.explain()
+        self.assertEqual(plan.time_ms, explained["seconds"] * 1e3)
+        self.assertEqual(plan.tokens_per_second, explained["tokens_per_second"])
+        self.assertEqual(plan.mfu, explained["mfu"])
+        self.assertEqual(plan.memory_bytes, sum(it["bytes"] for it in plan.json()["plan"]["memory"]))
+        self.assertEqual((plan.mesh, plan.devices, plan.machine), ("a=4", 4, "h100-80g-4x"))
+        self.assertEqual(plan.gap == 0, explained["proof"]["optimal"])
+        self.assertGreaterEqual(plan.gap, 0)
+        self.assertAlmostEqual(sum(plan.terms.values()), plan.time_ms)
+        self.assertIn("gpt2", repr(plan) + str(plan))
+        self.assertNotIn("<svg", plan._repr_html_())
+
+    def test_a_saved_plan_is_looked_at_as_the_command_line_does(self) -> None:
+        path = self.folder / "plan.json"
+        shardloom.plan(GPT2, machine="cpu-2x", output=path)
+        plan = shardloom.load(path)
+        self.assertEqual(plan.explain().text, command("explain", path))
+        self.assertEqual(plan.explain().json(), json.loads(command("explain", path, "--json")))
+        self.assertEqual(plan.simulate().text, command("simulate", path))
+        self.assertEqual(plan.check(model=GPT2).text, command("check", path, "--model", GPT2))
+        self.assertEqual(plan.diff(path).text, command("diff", path, path))
+
+    def test_generation_is_planned_with_roles_that_are_said(self) -> None:
+        model = "tests/models/llama-past-dynamo2.9-op18-dyn/model.onnx"
+        plan = shardloom.plan(
+            model, machine="cpu-2x", mesh=2, mode="generate", context=16, batch=2, role={"tokens": "input_ids"}
+        )
+        self.assertEqual(plan.kind, "generation")
+        explained = plan.explain()
+        self.assertEqual(plan.time_ms, explained["decode"]["seconds"] * 1e3)
+        self.assertEqual(plan.memory_bytes, explained["held_bytes"])
+
+    def test_a_plan_leaves_as_the_command_line_writes_it(self) -> None:
+        path = self.folder / "plan.json"
+        plan = shardloom.plan(
+            LLAMA, machine="h100-80g-8x", dims={"batch": 8, "sequence": 128}, mode="train", loss="loss",
+            precision="bf16", mesh=(8,), for_="megatron", output=path,
+        )  # fmt: skip
+        command("export", path, "--to", "megatron", "-o", self.folder / "there")
+        there = (self.folder / "there" / "megatron.sh").read_text()
+        out = plan.to_megatron()
+        self.assertEqual(out.files, {"megatron.sh": there})
+        self.assertEqual(out.lost, out.json()["lost"])
+        self.assertAlmostEqual(out.time_ms, plan.time_ms)
+        plan.to_megatron(self.folder / "here")
+        self.assertEqual((self.folder / "here" / "megatron.sh").read_text(), there)
+        self.refused("usage", "megatron.sh", lambda: plan.to_megatron(self.folder / "here"))
+        plan.to_megatron(self.folder / "here", force=True)
+
+    def test_every_target_has_its_files(self) -> None:
+        plan = shardloom.plan(
+            LLAMA, machine="h100-80g-2x", dims={"batch": 2, "sequence": 64}, mode="train", loss="loss",
+            precision="bf16", mesh=2, memory="1TB",
+        )  # fmt: skip
+        for export in (plan.to_torchtitan, plan.to_deepspeed, plan.to_dtensor, plan.to_jax):
+            self.assertTrue(all(export().files.values()))
+
+
+class Configurations(Case):
+    def planned(self, model: object) -> shardloom.Plan:
+        return shardloom.plan(model, machine="h100-80g-2x", mesh=2, dims={"batch": 2, "sequence": 128})
+
+    def test_a_dictionary_and_an_object_are_planned_as_their_file(self) -> None:
+        config = json.loads(Path(LLAMA).read_text())
+
+        class Config:
+            """What `transformers` has of a configuration."""
+
+            def to_json_string(self, use_diff: bool = True) -> str:
+                return json.dumps({} if use_diff else config)
+
+        of_file = self.planned(LLAMA)
+        for model in (config, Config(), Path(LLAMA)):
+            plan = self.planned(model)
+            self.assertEqual(plan.time_ms, of_file.time_ms)
+            self.assertEqual(plan.json()["plan"]["operations"], of_file.json()["plan"]["operations"])
+
+    def test_a_plan_whose_model_was_no_file_is_saved_with_it(self) -> None:
+        config = json.loads(Path(LLAMA).read_text())
+        plan = self.planned(config)
+        plan.save(self.folder / "llama.json")
+        self.assertEqual(json.loads((self.folder / "llama.model.json").read_text()), config)
+        expected = str(plan.explain()).splitlines()[1:]
+        del plan
+        again = shardloom.load(self.folder / "llama.json")
+        self.assertEqual(again.explain()["model"]["path"], "llama.model.json")
+        self.assertEqual(str(again.explain()).splitlines()[1:], expected)
+        self.assertTrue(again.check(model=self.folder / "llama.model.json")["accepted"])
+
+
+class Commands(Case):
+    def test_every_option_of_plan_is_an_argument(self) -> None:
+        options = {it.replace("-", "_") for it in _shardloom.options("plan")}
+        options |= {"dims", "for_", "model", "progress"}
+        options -= {"dim", "for", "config"}
+        self.assertEqual(set(inspect.signature(shardloom.plan).parameters), options)
+
+    def test_every_option_of_other_commands_is_an_argument(self) -> None:
+        # `machine` of a plan is known, or given where it is read.
+        said = {"machine"}
+        for name, call in {
+            "explain": shardloom.Plan.explain,
+            "simulate": shardloom.Plan.simulate,
+            "check": shardloom.Plan.check,
+            "score": shardloom.score,
+        }.items():
+            options = {it.replace("-", "_") for it in _shardloom.options(name)}
+            self.assertEqual(set(inspect.signature(call).parameters) - {"self", "progress"} - said, options - said)
+
+    def test_machines_are_listed_and_shown(self) -> None:
+        self.assertIn("h100-80g", shardloom.machines())
+        self.assertEqual(
+            shardloom.machine("h100-80g-8x").json(), json.loads(command("machines", "show", "h100-80g-8x", "--json"))
+        )
+
+    def test_setups_are_predicted_from_files_and_from_dictionaries(self) -> None:
+        path = "tests/cases/predict/llama-70b.toml"
+        predicted = shardloom.predict(path)
+        self.assertEqual(predicted.json(), json.loads(command("predict", "--config", path, "--json")))
+        lines = [it.split(" = ", 1) for it in Path(path).read_text().splitlines() if " = " in it]
+        keys = {key: json.loads(value) for key, value in lines}
+        self.assertEqual(shardloom.predict(keys).json(), predicted.json())
+        self.assertIn("<pre>", predicted._repr_html_())
+
+    def test_configurations_of_frameworks_are_scored(self) -> None:
+        arguments = (
+            "--num-layers 4 --hidden-size 1024 --num-attention-heads 8 --seq-length 1024 --vocab-size 32000 "
+            "--micro-batch-size 1 --global-batch-size 8 --bf16"
+        )
+        found = json.loads(command("score", "--megatron", arguments, "--machine", "h100-80g-2x", "--json"))
+        for said in (arguments, arguments.split()):
+            scored = shardloom.score(megatron=said, machine="h100-80g-2x")
+            self.assertEqual(scored.json(), found)
+        self.refused("usage", "--megatron", lambda: shardloom.score(machine="h100-80g-2x"))
+
+
+class Errors(Case):
+    def test_what_is_wrong_is_an_error_with_what_was_expected(self) -> None:
+        self.refused("usage", "h100", lambda: shardloom.plan(GPT2, machine="h1000-80g-8x"))
+        words = self.refused("usage", "mesh", lambda: shardloom.plan(GPT2, machine="cpu-4x", mesh="2y2"))
+        self.assertNotIn("Usage:", words)
+        self.refused("usage", "dim batch", lambda: shardloom.plan(TRAINED, machine="cpu-4x"))
+        self.refused("input", "nowhere.onnx", lambda: shardloom.plan("nowhere.onnx", machine="cpu-4x"))
+        self.refused("usage", "`int`", lambda: shardloom.plan(3, machine="cpu-4x"))
+        self.refused("input", "does not fit", lambda: shardloom.plan(GPT2, machine="cpu-4x", memory=1000))
+        (self.folder / "plan.json").write_text("{}")
+        self.refused("input", "plan.json", lambda: shardloom.load(self.folder / "plan.json"))
+        self.assertRaises(TypeError, lambda: shardloom.plan(GPT2, machine="cpu-4x", mash=4))
+
+    def test_a_plan_that_is_changed_is_rejected(self) -> None:
+        path = self.folder / "plan.json"
+        plan = shardloom.plan(GPT2, machine="cpu-2x", output=path)
+        path.write_text(path.read_text().replace('"capacity":', '"capacity": 1, "was":', 1))
+        self.refused("input", str(path), plan.check)
+
+    def test_remarks_are_warnings(self) -> None:
+        with warnings.catch_warnings(record=True) as caught:
+            warnings.simplefilter("always")
+            config = json.loads(Path(LLAMA).read_text()) | {"num_hidden_layers": 1, "quantization_config": {}}
+            shardloom.plan(config, machine="cpu-1x", memory="1TB", dims={"batch": 1, "sequence": 8})
+        self.assertTrue(any("left out" in str(it.message) for it in caught), caught)
+        self.assertTrue(all(it.filename == __file__ for it in caught), caught)
+
+
+class WhileItWorks(Case):
+    def test_progress_is_told_and_other_threads_run(self) -> None:
+        told: list[str] = []
+        ticks: list[float] = []
+        done = threading.Event()
+
+        def tick() -> None:
+            while not done.wait(0.005):
+                ticks.append(time.monotonic())
+
+        other = threading.Thread(target=tick)
+        other.start()
+        before = time.monotonic()
+        shardloom.plan(LLAMA, machine="h100-80g-4x", mesh=4, dims={"batch": 4, "sequence": 128}, progress=told.append)
+        after = time.monotonic()
+        done.set()
+        other.join()
+        self.assertIn("planning on mesh 4", told)
+        # Were Python held up, the other thread would tick only when something is told.
+        self.assertGreater(sum(before < it < after for it in ticks), 5 * len(told))
+
+    def test_an_error_of_who_is_told_ends_it(self) -> None:
+        def tell(words: str) -> None:
+            raise ValueError(words)
+
+        self.assertRaises(ValueError, lambda: shardloom.plan(GPT2, machine="cpu-4x", progress=tell))
+
+    def test_an_interrupt_ends_it_and_its_threads(self) -> None:
+        def threads() -> int:
+            return len(os.listdir("/proc/self/task"))
+
+        before = threads()
+        sent: list[float] = []
+
+        def interrupt() -> None:
+            sent.append(time.monotonic())
+            os.kill(os.getpid(), signal.SIGINT)
+
+        def tell(words: str) -> None:
+            # Long before the next words.
+            if words.startswith("pricing"):
+                threading.Timer(0.1, interrupt).start()
+
+        with self.assertRaises(KeyboardInterrupt):
+            shardloom.plan(
+                LLAMA, machine="h100-80g-64x", dims={"sequence": 4096}, mode="train", loss="loss", precision="bf16",
+                stages="auto", global_batch=64, progress=tell,
+            )  # fmt: skip
+        self.assertLess(time.monotonic() - sent[0], 1)
+        until = time.monotonic() + 5
+        while threads() > before and time.monotonic() < until:
+            time.sleep(0.01)
+        self.assertEqual(threads(), before)
+
+
+if __name__ == "__main__":
+    unittest.main()

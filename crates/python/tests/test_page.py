@@ -1,0 +1,57 @@
+"""The page about Python is what happens: with BLESS=1 it is rewritten."""
+
+import contextlib
+import doctest
+import io
+import os
+import re
+import tempfile
+import traceback
+import unittest
+from pathlib import Path
+
+ROOT = Path(__file__).resolve().parents[3]
+PAGE = ROOT / "docs" / "python.md"
+BLOCK = re.compile(r"(?<=^```pycon\n).*?(?=^```$)", re.MULTILINE | re.DOTALL)
+
+
+def shown(source: str, names: dict[str, object]) -> str:
+    """What Python shows of a statement."""
+    out = io.StringIO()
+    with contextlib.redirect_stdout(out):
+        try:
+            exec(compile(source, "page", "single"), names)
+        except Exception as error:
+            print("".join(traceback.format_exception_only(error)).strip())
+    return out.getvalue()
+
+
+def prompted(source: str) -> str:
+    """A statement behind prompts."""
+    first, *others = source.splitlines()
+    return "".join([f">>> {first}\n", *(f"... {line}\n" for line in others)])
+
+
+class Page(unittest.TestCase):
+    def test_what_the_page_shows_is_what_happens(self) -> None:
+        page = PAGE.read_text(encoding="utf-8")
+        names: dict[str, object] = {}
+        with tempfile.TemporaryDirectory() as folder:
+            os.symlink(ROOT / "tests", Path(folder, "tests"))
+            os.chdir(folder)
+            self.addCleanup(os.chdir, ROOT)
+
+            def written(block: re.Match[str]) -> str:
+                statements = doctest.DocTestParser().get_examples(block[0])
+                return "".join(prompted(it.source) + shown(it.source, names) for it in statements)
+
+            found = BLOCK.sub(written, page)
+        self.assertIn("shardloom", names)
+        if os.environ.get("BLESS"):
+            PAGE.write_text(found, encoding="utf-8")
+        else:
+            self.assertEqual(found, page)
+
+
+if __name__ == "__main__":
+    unittest.main()
