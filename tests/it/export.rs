@@ -1,5 +1,7 @@
 //! Plans in the words of other runtimes.
 
+mod serving; // plans of inference in the words of servers
+
 use std::fs;
 
 use plan::Plan;

@@ -227,6 +227,12 @@ fn commands_of_the_page_on_other_runtimes_print_what_it_says() {
     compare("docs/export.md", &rerun("docs/export.md", &text));
 }
 
+#[test]
+fn commands_of_the_page_on_servers_print_what_it_says() {
+    let text = fs::read_to_string(root().join("docs/serving.md")).unwrap();
+    compare("docs/serving.md", &rerun("docs/serving.md", &text));
+}
+
 /// The raising rules as rows of a table.
 fn raising(rules: &[RuleText]) -> String {
     let mut rows = String::new();

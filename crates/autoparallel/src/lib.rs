@@ -8,6 +8,7 @@
 //! - [`cluster`] — which stages, on which meshes, by which schedule
 //! - [`otherwise`] — what other plans would cost
 //! - [`limits`] — what another runtime runs
+//! - [`serving`] — what a server of a model runs
 //! - [`mesh`] — the meshes that are tried
 //! - [`parameters`] — which weights of a model are parameters
 
@@ -21,6 +22,7 @@ pub mod parameters;
 mod pins; // how operations are computed that a user has fixed
 pub mod prepared;
 mod rows; // whether splitting the rows of norms may gain anything
+pub mod serving;
 pub mod staged;
 pub mod target;
 pub mod variants;

@@ -3,7 +3,7 @@
 use plan::Parallelism;
 use planner_ir::{Axis, Mesh};
 use schedule::Kind;
-use search::{Ruled, Rules};
+use search::{OverExperts, Ruled, Rules};
 
 /// What a runtime runs.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -49,7 +49,7 @@ impl Limits {
     fn of_roles(&self, roles: &[Parallelism], groups: usize) -> Rules {
         let axis = |&role: &Parallelism| Ruled {
             role,
-            experts: role == Parallelism::Data,
+            experts: if role == Parallelism::Data { OverExperts::MaySplit } else { OverExperts::AsOthers },
             shards: role != Parallelism::Tensor,
         };
         let zero = self.zero[usize::from(groups > 1)];

@@ -3,9 +3,10 @@
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 
-use autoparallel::limits::{self, Limits};
+use autoparallel::limits;
 use autoparallel::mesh;
 use cost_models::machine::Machine;
+use export::Target as Runtime;
 use files::Failure;
 use files::given::{self, Given};
 use files::impossible;
@@ -19,6 +20,7 @@ use planner_ir::{DType, Graph, Mesh, Type};
 use rewrite::Steps;
 
 use crate::pipeline::{self, Observer, Prepared, Stage, Target, parameters};
+use crate::ways;
 
 /// What the sizes of a model's dimensions are.
 #[derive(Clone, Debug, Default)]
@@ -32,7 +34,7 @@ pub struct Bound {
 /// The best of several meshes, with all memory, in time steps where they help.
 impl Default for Wanted {
     fn default() -> Self {
-        Self { mesh: None, memory: None, steps: Steps::Auto, limits: None }
+        Self { mesh: None, memory: None, steps: Steps::Auto, runtime: None }
     }
 }
 
@@ -54,7 +56,7 @@ pub struct Wanted {
     /// Whether operations may be done in time steps.
     pub steps: Steps,
     /// What runs the plan, if that is another runtime.
-    pub limits: Option<Limits>,
+    pub runtime: Option<Runtime>,
 }
 
 /// What is said of a configuration's key that is not in the model.
@@ -234,20 +236,10 @@ pub fn planned(
     listener: &dyn Listener,
 ) -> Result<Chosen, Failure> {
     let capacity = wanted.memory.unwrap_or(machine.usable_memory().0);
-    let meshes = match (&wanted.mesh, &wanted.limits) {
-        (Some(mesh), _) => vec![mesh.clone()],
-        (None, Some(limits)) => limits.meshes(machine.devices(), machine.devices_per_node()),
-        (None, None) => mesh::candidates(machine.devices()),
-    };
-    let rules = |mesh: &Mesh| match &wanted.limits {
-        Some(limits) => limits.rules(mesh, 1).into_iter().map(Some).collect(),
-        None => vec![None],
-    };
-    let meshes =
-        meshes.into_iter().flat_map(|mesh| rules(&mesh).into_iter().map(move |it| (mesh.clone(), it)));
+    let ways = ways::of_program(wanted.runtime, wanted.mesh.as_ref(), machine, &prepared.graph)?;
     let mut best: Option<Plan> = None;
     let mut tried = Vec::new();
-    for (mesh, rules) in meshes {
+    for (mesh, rules) in ways {
         let parallel =
             rules.as_ref().map_or_else(String::new, |it| format!(", {} parallel", limits::in_words(it)));
         listener.say(format!("planning on mesh {}{parallel}", mesh::sizes(&mesh)));
@@ -265,21 +257,14 @@ pub fn planned(
             best = Some(plan);
         }
     }
-    let Some(plan) = best else { return Err(none_fits(&tried, wanted)) };
+    let Some(plan) = best else { return Err(none_fits(&tried)) };
     let plan = Plan { controls: imported.controls.clone(), ..plan };
     observe(Stage::Plan, &plan::json::write(&plan));
     Ok(Chosen { plan, tried })
 }
 
 /// The refusal of the finest mesh, the last one, and which others were tried.
-fn none_fits(tried: &[(Mesh, Result<f64, Failure>)], wanted: &Wanted) -> Failure {
-    if let (Some(limits), Some(mesh), []) = (&wanted.limits, &wanted.mesh, tried) {
-        return Failure::Usage(format!(
-            "mesh {} has more axes than {} has kinds of parallelism, expected at most 3: data, context, tensor",
-            mesh::sizes(mesh),
-            limits.title
-        ));
-    }
+fn none_fits(tried: &[(Mesh, Result<f64, Failure>)]) -> Failure {
     let Some(((_, Err(last)), others)) = tried.split_last() else {
         return Failure::internal("plan", "no mesh was tried");
     };

@@ -31,6 +31,7 @@
 //! - [`derived`] — how the program of a plan comes about: from its model again
 //! - [`generation`] — decoders that make tokens
 //! - [`projected`] — what a plan costs as another runtime runs it
+//! - [`ways`] — the meshes that are tried for a plan
 //! - [`training`] — a plan and data to trained weights
 //!
 //! Whatever goes wrong is a [`Failure`].
@@ -41,6 +42,7 @@ pub mod generation;
 pub mod pipeline;
 pub mod projected;
 pub mod training;
+pub mod ways;
 
 pub use files::{Failure, machine};
 pub use launch::{Listener, Nobody};

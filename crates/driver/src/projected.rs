@@ -3,50 +3,97 @@
 
 use std::path::Path;
 
-use autoparallel::limits::Limits;
-use autoparallel::otherwise::Price;
+use autoparallel::serving::{Shared, ruled as ruled_serving};
 use autoparallel::staged::{Forward, Meshes, Order, Wanted, staged};
 use autoparallel::target::Target;
 use autoparallel::variants::{Decisions, Phases, Training};
 use cost_models::cluster::Cluster;
 use export::strategy::Again;
-use export::{Range, Strategy, Target as Runtime};
+use export::{Runs, Serving, Strategy};
 use files::{Failure, machine, plan_file};
 use plan::json::Content;
-use plan::{Parallelism, Pipeline, Plan, Recipe, Recompute, examples};
+use plan::{Generation, Parallelism, Pipeline, Plan, Recipe, Recompute, examples};
 use planner_ir::{Axis, Mesh};
 use rewrite::Steps;
-use search::{Ruled, Rules};
+use search::{OverExperts, Ruled, Rules};
 
-use crate::{derived, pipeline};
+use crate::derived;
+use crate::generation::planned::{self, Step};
+use crate::pipeline::{self, Prepared};
 
-/// What limits plans for a target.
-pub fn limits(target: Runtime) -> Result<Limits, Failure> {
-    let message =
-        format!("`--for {target}` limits nothing but time steps: leave it out and give `--in-time never`");
-    let Range { zero, sequence, schedules } = target.range().ok_or(Failure::Usage(message))?;
-    Ok(Limits { title: target.title(), zero, sequence, schedules })
-}
-
-/// What a plan of a file takes as this strategy says: the cheapest of all in which no axis does more than its kind
-/// of parallelism, states are sharded no further, and stages, schedule, micro-batches and what is computed again
-/// are those of the strategy. A runtime that has less choice takes longer.
+/// What each program of a file takes as a target runs it (seconds), or why that is not known: the cheapest of all in
+/// which no axis does more than its kind of parallelism, states are sharded no further, and stages, schedule,
+/// micro-batches and what is computed again are those of the strategy. A runtime that has less choice takes longer.
 pub fn price(
     path: &Path,
     content: &Content,
-    strategy: &Strategy,
+    runs: &Runs,
     cluster: &Cluster,
-) -> Result<Price, Failure> {
-    let made = match content {
-        Content::Plan(plan) => of_plan(path, plan, strategy, cluster),
-        Content::Pipeline(pipeline) => of_pipeline(path, pipeline, strategy, cluster),
-        Content::Generation(_) => Err(Failure::Input("plans of generation are not priced so".to_owned())),
+) -> Result<Result<Vec<f64>, String>, Failure> {
+    let one = |seconds: f64| vec![seconds];
+    let made = match (content, runs) {
+        (Content::Plan(plan), Runs::Strategy(strategy)) => of_plan(path, plan, strategy, cluster).map(one),
+        (Content::Pipeline(pipeline), Runs::Strategy(strategy)) => {
+            of_pipeline(path, pipeline, strategy, cluster).map(one)
+        }
+        (Content::Plan(plan), Runs::Serving(serving)) => of_inference(path, plan, serving, cluster).map(one),
+        (Content::Generation(generation), Runs::Serving(serving)) => {
+            of_generation(path, generation, serving, cluster)
+        }
+        _ => Err(Failure::Input("such plans are not priced so".to_owned())),
     };
     match made {
-        Ok(seconds) => Ok(Price::Seconds(seconds)),
+        Ok(seconds) => Ok(Ok(seconds)),
         Err(failure @ Failure::Internal(_)) => Err(failure),
-        Err(failure) => Ok(Price::Impossible(failure.to_string())),
+        Err(failure) => Ok(Err(failure.to_string())),
     }
+}
+
+fn of_inference(path: &Path, plan: &Plan, serving: &Serving, cluster: &Cluster) -> Result<f64, Failure> {
+    let machine = machine::single(cluster)?;
+    let file = plan_file::model(path, plan, None)?;
+    let imported = derived::imported(&file, plan, None).map_err(|error| Failure::file(&file.path, error))?;
+    let prepared = pipeline::prepare(&imported, &mut |_, _| {})?;
+    let (mesh, rules) = ruled_as(serving, &prepared);
+    let target = Target {
+        capacity: plan.capacity,
+        steps: Steps::One,
+        rules: Some(&rules),
+        ..Target::of(&machine, &mesh)
+    };
+    Ok(pipeline::plan(&prepared, &plan.model, &target, &mut |_, _| {})?.seconds())
+}
+
+fn of_generation(
+    path: &Path,
+    generation: &Generation,
+    serving: &Serving,
+    cluster: &Cluster,
+) -> Result<Vec<f64>, Failure> {
+    let machine = machine::single(cluster)?;
+    let file = plan_file::named_model(path, generation.model(), None)?;
+    let step = |plan: &Plan| -> Result<Step, Failure> {
+        let graph = derived::imported(&file, plan, Some(&generation.cache))
+            .map_err(|error| Failure::file(&file.path, error))?;
+        Ok(Step { prepared: pipeline::prepare(&graph, &mut |_, _| {})?, header: plan.model.clone() })
+    };
+    let prefill = generation.prefill.as_ref().map(step).transpose()?;
+    let decode = step(&generation.decode)?;
+    let (mesh, rules) = ruled_as(serving, &decode.prepared);
+    let wanted = planned::Wanted {
+        machine: &machine,
+        ways: vec![(mesh, Some(rules))],
+        capacity: generation.decode.capacity,
+        steps: Steps::One,
+        layout: None,
+    };
+    let (there, _) = planned::planned(&generation.cache, prefill, decode, &wanted, &|_| {})?;
+    Ok(there.plans().map(|(_, plan)| plan.seconds()).collect())
+}
+
+/// The mesh of a server, and what its axes are for.
+fn ruled_as(serving: &Serving, prepared: &Prepared) -> (Mesh, Rules) {
+    ruled_serving(&serving.served, &Shared::of(&prepared.graph, serving.sequences))
 }
 
 fn of_plan(path: &Path, plan: &Plan, strategy: &Strategy, cluster: &Cluster) -> Result<f64, Failure> {
@@ -154,8 +201,11 @@ fn ruled(strategy: &Strategy) -> Result<(Mesh, Rules), Failure> {
     if !data.is_multiple_of(inner) {
         return Err(Failure::Input(format!("{inner} devices are no part of {data} data parallel ones")));
     }
-    let of =
-        |role: Parallelism, experts: bool, shards: bool| Ruled { role, experts, shards: shards && zero > 0 };
+    let of = |role: Parallelism, experts: bool, shards: bool| Ruled {
+        role,
+        experts: if experts { OverExperts::MaySplit } else { OverExperts::AsOthers },
+        shards: shards && zero > 0,
+    };
     let axes = [
         ("replica", data / inner, of(Parallelism::Data, false, experts > 1)),
         ("data", inner, of(Parallelism::Data, experts > 1, true)),

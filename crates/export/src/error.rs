@@ -7,6 +7,12 @@ use std::fmt;
 pub enum ExportError {
     /// A plan for inference, and what it is wanted for.
     Inference(&'static str),
+    /// A plan of training, and what it is wanted for.
+    Training(&'static str),
+    /// A plan of generation, and what it is wanted for.
+    Generation(&'static str),
+    /// A program that looks up no tokens.
+    NoTokens,
     /// A program none of whose parameters is of a numbered layer.
     NoLayers,
     /// Layers of several kinds, by the beginnings of their names.
@@ -28,6 +34,17 @@ impl fmt::Display for ExportError {
                 f,
                 "the plan is for inference, {target} trains: expected a plan of `--mode train`"
             ),
+            Self::Training(target) => write!(
+                f,
+                "the plan is of a training step, {target} serves: expected a plan of inference, such as of `--mode \
+                 generate`"
+            ),
+            Self::Generation(target) => write!(
+                f,
+                "is a plan of generation, expected one of a single program or a pipeline: {target} is told of each \
+                 parameter, and the steps of prompts and of tokens may have them otherwise"
+            ),
+            Self::NoTokens => f.write_str("the program looks up no tokens in a table, expected a decoder"),
             Self::NoLayers => f.write_str(
                 "no parameter is of a numbered layer, expected names such as `model.layers.0.mlp.weight`: export the \
                  model with the names of its modules",

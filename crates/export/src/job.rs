@@ -1,29 +1,63 @@
 //! A plan or a pipeline as a job of stages.
 
-use plan::{Pipeline, Plan, Recipe};
+use plan::{Generation, Pipeline, Plan, Recipe};
 use schedule::Schedule;
 
 /// What is exported.
 #[derive(Clone, Copy, Debug)]
 pub struct Job<'a> {
     content: Content<'a>,
+    device: Option<Device>,
+}
+
+/// What is known of the devices that it runs on.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Device {
+    /// The memory of each (bytes).
+    pub memory: u64,
+    /// How many there are in a node.
+    pub of_node: u64,
 }
 
 #[derive(Clone, Copy, Debug)]
 enum Content<'a> {
     Plan(&'a Plan),
     Pipeline(&'a Pipeline),
+    Generation(&'a Generation),
 }
 
 impl<'a> Job<'a> {
     /// That of a plan: one stage.
     pub fn of_plan(plan: &'a Plan) -> Self {
-        Self { content: Content::Plan(plan) }
+        Self { content: Content::Plan(plan), device: None }
     }
 
     /// That of a pipeline.
     pub fn of_pipeline(pipeline: &'a Pipeline) -> Self {
-        Self { content: Content::Pipeline(pipeline) }
+        Self { content: Content::Pipeline(pipeline), device: None }
+    }
+
+    /// That of generation: its stage is the step of one token.
+    pub fn of_generation(generation: &'a Generation) -> Self {
+        Self { content: Content::Generation(generation), device: None }
+    }
+
+    /// The same on devices of which this is known.
+    pub fn on(self, device: Option<Device>) -> Self {
+        Self { device, ..self }
+    }
+
+    /// What is known of the devices.
+    pub fn device(&self) -> Option<Device> {
+        self.device
+    }
+
+    /// The plans of generation, if it is that.
+    pub fn generation(&self) -> Option<&'a Generation> {
+        match self.content {
+            Content::Generation(generation) => Some(generation),
+            Content::Plan(_) | Content::Pipeline(_) => None,
+        }
     }
 
     /// The plans of its stages, in the order of the model.
@@ -31,6 +65,7 @@ impl<'a> Job<'a> {
         match self.content {
             Content::Plan(plan) => vec![plan],
             Content::Pipeline(pipeline) => pipeline.stages.iter().map(|stage| &stage.plan).collect(),
+            Content::Generation(generation) => vec![&generation.decode],
         }
     }
 
@@ -39,13 +74,14 @@ impl<'a> Job<'a> {
         match self.content {
             Content::Plan(plan) => plan.recipe.as_ref(),
             Content::Pipeline(pipeline) => Some(&pipeline.recipe),
+            Content::Generation(_) => None,
         }
     }
 
     /// The order of work of its stage groups, if it has several.
     pub fn schedule(&self) -> Option<&'a Schedule> {
         match self.content {
-            Content::Plan(_) => None,
+            Content::Plan(_) | Content::Generation(_) => None,
             Content::Pipeline(pipeline) => Some(&pipeline.schedule),
         }
     }
@@ -65,14 +101,18 @@ impl<'a> Job<'a> {
         match self.content {
             Content::Plan(plan) => plan.mesh.devices(),
             Content::Pipeline(pipeline) => pipeline.devices(),
+            Content::Generation(generation) => generation.decode.mesh.devices(),
         }
     }
 
-    /// How long a step takes (seconds).
-    pub fn seconds(&self) -> f64 {
+    /// What each of its programs is called, and how long it takes (seconds).
+    pub fn seconds(&self) -> Vec<(&'static str, f64)> {
         match self.content {
-            Content::Plan(plan) => plan.seconds(),
-            Content::Pipeline(pipeline) => pipeline.seconds(),
+            Content::Plan(plan) => vec![("step", plan.seconds())],
+            Content::Pipeline(pipeline) => vec![("step", pipeline.seconds())],
+            Content::Generation(generation) => {
+                generation.plans().map(|(name, plan)| (name, plan.seconds())).collect()
+            }
         }
     }
 }

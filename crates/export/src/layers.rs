@@ -2,7 +2,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use plan::{Parameter, Plan, parameters};
+use plan::{Assignment, Parameter, Plan, parameters};
 use planner_ir::{Source, State, StateKind, ValueId};
 
 use crate::error::ExportError;
@@ -73,6 +73,17 @@ pub(crate) fn trained(plan: &Plan) -> Vec<(ValueId, &str)> {
         _ => None,
     };
     parameters(plan).into_iter().filter_map(weight).collect()
+}
+
+/// What is at rest is called: a parameter by its name, what is prepared of weights by theirs.
+pub(crate) fn names(plan: &Plan, value: ValueId) -> Vec<&str> {
+    match &plan.graph.value(value).source {
+        Source::State(State { kind: StateKind::Parameter, name }) | Source::Weight(name) => vec![name],
+        Source::Result { node, .. } if plan.assignments[node.0] == Assignment::Prepared => {
+            plan.graph.node(*node).operands.iter().flat_map(|&it| names(plan, it)).collect()
+        }
+        _ => Vec::new(),
+    }
 }
 
 /// The layer of a parameter: what its name begins with, and the first number in it.

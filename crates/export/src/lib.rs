@@ -7,12 +7,14 @@
 //! - [`job`] — a plan or a pipeline as a job of stages
 //! - [`model`] — the sizes of a model, read off its program
 //! - [`strategy`] — degrees of parallelism, read off partitions
+//! - [`serving`] — degrees of parallelism of a server
 //! - [`target`] — what runs plans, and what of a strategy it runs
 //! - [`placements`] — where each parameter lies, for each axis of a mesh
 
 pub mod job;
 pub mod model;
 pub mod placements;
+pub mod serving;
 pub mod strategy;
 pub mod target;
 
@@ -20,14 +22,20 @@ mod error; // why there is no export
 mod file; // what a target reads
 mod layers; // which layers stages have
 mod roles; // what the axes of a mesh are for
+mod server; // what the scripts of all servers have in common
 mod deepspeed; // a configuration of DeepSpeed
 mod dtensor; // placements of DTensor, and a Python module that applies them
+mod hf; // a Python module for transformers
 mod jax; // partition specs of JAX
 mod megatron; // arguments of Megatron-LM
+mod sglang; // a command of SGLang
 mod torchtitan; // a configuration of torchtitan
+mod trtllm; // a command of TensorRT-LLM and its configuration
+mod vllm; // a command of vLLM
 
 pub use error::ExportError;
 pub use file::File;
-pub use job::Job;
+pub use job::{Device, Job};
+pub use serving::Serving;
 pub use strategy::Strategy;
-pub use target::{Exported, Range, Target, export};
+pub use target::{Exported, Range, Runs, ServingRange, Target, export};

@@ -7,7 +7,7 @@ use planner_ir::{AxisId, Layout, Mesh, Type, ValueId};
 use serde_json::{Value, json};
 
 use crate::job::Job;
-use crate::layers::{layer, trained};
+use crate::layers::{layer, names, trained};
 
 /// What an axis does to a value.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -170,10 +170,7 @@ pub enum Cut {
 pub fn cuts(job: &Job<'_>) -> BTreeMap<String, Cut> {
     let mut found = BTreeMap::new();
     for plan in job.stages() {
-        let known: BTreeMap<ValueId, Parameter> =
-            parameters(plan).into_iter().map(|it| (it.value, it)).collect();
-        for (value, name) in trained(plan) {
-            let Some(parameter) = known.get(&value).filter(|it| it.in_product) else { continue };
+        for parameter in parameters(plan).iter().filter(|it| it.in_product) {
             let uses = plan.mesh.axis_ids().flat_map(|axis| parameter.uses(plan, axis));
             let split = uses.filter_map(|it| match it {
                 Use::Split(split) => Some(split),
@@ -185,7 +182,9 @@ pub fn cuts(job: &Job<'_>) -> BTreeMap<String, Cut> {
                 Some(Split::Rows) => Cut::Rows,
                 Some(_) => Cut::Other,
             };
-            found.entry(of_all_layers(name)).or_insert(cut);
+            for name in names(plan, parameter.value) {
+                found.entry(of_all_layers(name)).or_insert(cut);
+            }
         }
     }
     found

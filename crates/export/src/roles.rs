@@ -1,6 +1,6 @@
 //! What the axes of a mesh are for, in the words of frameworks.
 
-use plan::{Along, Parallelism, Plan, parameters};
+use plan::{Along, Parallelism, Parameter, Plan, parameters};
 use planner_ir::AxisId;
 
 /// An axis and what it is for.
@@ -21,10 +21,14 @@ pub(crate) struct AxisRole {
 
 /// The axes of a plan's mesh along which there are several devices, outermost first.
 pub(crate) fn roles(plan: &Plan) -> Vec<AxisRole> {
-    let parameters = parameters(plan);
+    roles_of(plan, &parameters(plan))
+}
+
+/// The same by these parameters alone.
+pub(crate) fn roles_of(plan: &Plan, parameters: &[Parameter]) -> Vec<AxisRole> {
     let axes = plan.mesh.axis_ids().filter(|&axis| plan.mesh.size(axis) > 1);
     let of = |axis: AxisId| {
-        let along = Along::of(plan, &parameters, axis);
+        let along = Along::of(plan, parameters, axis);
         let role = role(&along);
         AxisRole {
             name: plan.mesh.axes[axis.0].name.clone(),

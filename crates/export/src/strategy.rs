@@ -1,6 +1,6 @@
 //! How a model is split, in the words of those who split models by hand: the same in all stages.
 
-mod lost; // what of a plan a strategy has no words for
+pub(crate) mod lost; // what of a plan a strategy has no words for
 
 use plan::{Parallelism, Precision, Recompute, examples};
 use planner_ir::{DType, Optimizer};

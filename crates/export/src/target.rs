@@ -10,8 +10,9 @@ use crate::error::ExportError;
 use crate::file::File;
 use crate::job::Job;
 use crate::model::Model;
+use crate::serving::{self, Serving};
 use crate::strategy::{Read, Strategy, read};
-use crate::{deepspeed, dtensor, jax, megatron, torchtitan};
+use crate::{deepspeed, dtensor, hf, jax, megatron, sglang, torchtitan, trtllm, vllm};
 
 /// Another runtime.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -26,11 +27,29 @@ pub enum Target {
     Megatron,
     /// DeepSpeed.
     Deepspeed,
+    /// vLLM.
+    Vllm,
+    /// SGLang.
+    Sglang,
+    /// TensorRT-LLM.
+    Trtllm,
+    /// Hugging Face's transformers.
+    Hf,
 }
 
 impl Target {
     /// Every target.
-    pub const ALL: [Self; 5] = [Self::Dtensor, Self::Jax, Self::Torchtitan, Self::Megatron, Self::Deepspeed];
+    pub const ALL: [Self; 9] = [
+        Self::Dtensor,
+        Self::Jax,
+        Self::Torchtitan,
+        Self::Megatron,
+        Self::Deepspeed,
+        Self::Vllm,
+        Self::Sglang,
+        Self::Trtllm,
+        Self::Hf,
+    ];
 
     /// Its name in arguments.
     pub fn name(self) -> &'static str {
@@ -40,6 +59,10 @@ impl Target {
             Self::Torchtitan => "torchtitan",
             Self::Megatron => "megatron",
             Self::Deepspeed => "deepspeed",
+            Self::Vllm => "vllm",
+            Self::Sglang => "sglang",
+            Self::Trtllm => "trtllm",
+            Self::Hf => "hf",
         }
     }
 
@@ -51,6 +74,10 @@ impl Target {
             Self::Torchtitan => "torchtitan",
             Self::Megatron => "Megatron-LM",
             Self::Deepspeed => "DeepSpeed",
+            Self::Vllm => "vLLM",
+            Self::Sglang => "SGLang",
+            Self::Trtllm => "TensorRT-LLM",
+            Self::Hf => "transformers",
         }
     }
 }
@@ -66,18 +93,37 @@ pub struct Range {
     pub schedules: Vec<Kind>,
 }
 
+/// What a target serves of what there is to choose.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct ServingRange {
+    /// Whether data parallel groups of a server share experts.
+    pub data: bool,
+    /// Whether such groups may have several devices each.
+    pub mixed: bool,
+}
+
 impl Target {
-    /// What it runs; nothing if that is every plan without time steps.
+    /// What it trains of a plan; nothing if it does not train, or runs every plan without time steps.
     pub fn range(self) -> Option<Range> {
         let both = vec![Kind::OneForwardOneBackward, Kind::Interleaved];
         match self {
-            Self::Dtensor | Self::Jax => None,
+            Self::Dtensor | Self::Jax | Self::Vllm | Self::Sglang | Self::Trtllm | Self::Hf => None,
             Self::Torchtitan => Some(Range { zero: [3, 3], sequence: true, schedules: Kind::ALL.to_vec() }),
             Self::Megatron => Some(Range { zero: [3, 1], sequence: true, schedules: both }),
             Self::Deepspeed => {
                 let schedules = vec![Kind::OneForwardOneBackward];
                 Some(Range { zero: [3, 1], sequence: false, schedules })
             }
+        }
+    }
+
+    /// What it serves; nothing if it does not.
+    pub fn serves(self) -> Option<ServingRange> {
+        match self {
+            Self::Dtensor | Self::Jax | Self::Torchtitan | Self::Megatron | Self::Deepspeed => None,
+            Self::Vllm | Self::Sglang => Some(ServingRange { data: true, mixed: true }),
+            Self::Trtllm => Some(ServingRange { data: true, mixed: false }),
+            Self::Hf => Some(ServingRange { data: false, mixed: false }),
         }
     }
 }
@@ -98,13 +144,35 @@ impl FromStr for Target {
     }
 }
 
+/// What a target runs of a plan.
+#[derive(Clone, Debug, PartialEq)]
+pub enum Runs {
+    /// Each parameter as the plan has it.
+    Parameters,
+    /// Training with one strategy.
+    Strategy(Strategy),
+    /// Inference with one.
+    Serving(Serving),
+}
+
+impl Runs {
+    /// In a line.
+    pub fn in_words(&self) -> String {
+        match self {
+            Self::Parameters => "each parameter as the plan has it".to_owned(),
+            Self::Strategy(strategy) => strategy.in_words(),
+            Self::Serving(serving) => serving.in_words(),
+        }
+    }
+}
+
 /// A plan in the words of a target.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Exported {
     /// Of which.
     pub target: Target,
-    /// What the target runs; nothing where it is told of each parameter.
-    pub strategy: Option<Strategy>,
+    /// What the target runs.
+    pub runs: Runs,
     /// What of the plan it does not run, in words.
     pub lost: Vec<String>,
     /// The files.
@@ -116,7 +184,11 @@ impl Exported {
     pub fn json(&self) -> Value {
         json!({
             "target": self.target.name(),
-            "strategy": self.strategy.as_ref().map(Strategy::json),
+            "strategy": match &self.runs {
+                Runs::Parameters => Value::Null,
+                Runs::Strategy(strategy) => strategy.json(),
+                Runs::Serving(serving) => serving.json(),
+            },
             "lost": self.lost,
             "files": self.files.iter().map(|file| file.name).collect::<Vec<_>>(),
         })
@@ -125,18 +197,37 @@ impl Exported {
 
 /// A job in the words of a target.
 pub fn export(job: &Job<'_>, target: Target) -> Result<Exported, ExportError> {
-    let whole = |(files, lost): (Vec<File>, Vec<String>)| Exported { target, strategy: None, lost, files };
+    let whole = |files: fn(&Job<'_>) -> (Vec<File>, Vec<String>)| {
+        if job.generation().is_some() {
+            return Err(ExportError::Generation(target.title()));
+        }
+        let (files, lost) = files(job);
+        Ok(Exported { target, runs: Runs::Parameters, lost, files })
+    };
     let model = Model::of(job);
     let limited = |limited: fn(Strategy, &mut Vec<String>) -> Strategy,
                    files: &dyn Fn(&Strategy, &mut Vec<String>) -> Vec<File>| {
         let Read { strategy, mut lost } = read(job, &model, target.title())?;
         let strategy = limited(strategy, &mut lost);
         let files = files(&strategy, &mut lost);
-        Ok(Exported { target, strategy: Some(strategy), lost, files })
+        Ok(Exported { target, runs: Runs::Strategy(strategy), lost, files })
+    };
+    let served = |limited: &dyn Fn(Serving, &mut Vec<String>) -> Serving,
+                  files: &dyn Fn(&Serving, &mut Vec<String>) -> Vec<File>| {
+        let (serving, mut lost) = serving::read(job, &model, target.title())?;
+        let serving = limited(serving, &mut lost);
+        let files = files(&serving, &mut lost);
+        Ok(Exported { target, runs: Runs::Serving(serving), lost, files })
     };
     match target {
-        Target::Dtensor => Ok(whole(dtensor::files(job))),
-        Target::Jax => Ok(whole(jax::files(job))),
+        Target::Dtensor => whole(dtensor::files),
+        Target::Jax => whole(jax::files),
+        Target::Vllm => served(&|it, _| it, &vllm::files),
+        Target::Sglang => {
+            served(&|it, _| sglang::limited(it, &model), &|it, lost| sglang::files(it, &model, lost))
+        }
+        Target::Trtllm => served(&|it, lost| trtllm::limited(it, &model, lost), &trtllm::files),
+        Target::Hf => served(&|it, lost| hf::limited(it, &model, lost), &|it, _| hf::files(it, job)),
         Target::Megatron => limited(megatron::limited, &|it, lost| megatron::files(it, &model, lost)),
         Target::Torchtitan => limited(torchtitan::limited, &|it, _| torchtitan::files(it, &model, job)),
         Target::Deepspeed => limited(deepspeed::limited, &|it, _| deepspeed::files(it, job)),

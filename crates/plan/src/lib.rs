@@ -9,6 +9,7 @@ mod pipeline; // plans of stages, and what crosses between them
 mod generation; // plans of prompts and of single tokens, over one cache
 mod pattern; // names with `*`
 mod parallelism; // what an axis of a mesh is for, in the words of frameworks
+mod served; // how the devices of servers share a model
 mod pin; // what a user has fixed
 mod recipe; // how a training step was derived from a model
 mod roles; // what a model's weights are to its training
@@ -36,6 +37,7 @@ pub use plan::{
 };
 pub use recipe::{Loss, NoDecay, Precision, Recipe, Recompute};
 pub use roles::{Constant, Roles, Tie, Why};
+pub use served::{ExpertsBy, Served};
 pub use steps::bytes_of_steps;
 pub use summary::{Traffic, communication};
 pub use traffic::{ValueKind, ValueTraffic, traffic};

@@ -54,5 +54,5 @@ pub use planner::{Derive, Derived, Pinned, PlanError, Request, counted, held, pl
 pub use prepare::Cut;
 pub use priced::{mispriced, terms_differ, time_differs};
 pub use prices::{MachinePrices, Prices, Work};
-pub use ruled::{Ruled, Rules};
+pub use ruled::{OverExperts, Ruled, Rules};
 pub use section::{Repetition, Section, SharedValue, Sharing};

@@ -3,16 +3,17 @@
 //! Those who split models by hand give each axis one thing to do, for all operations alike. A rule leaves of
 //! the ways to compute each forward operation those in which no axis does anything else, and of these the ones
 //! that split as much of examples and sequences as any, and products with as many axes as any. Gradients go
-//! with what they are of. Of the layouts in which states are kept it leaves those of a stage of ZeRO, or below.
+//! with what they are of. Of the layouts in which states are kept it leaves those of a stage of ZeRO, or below;
+//! weights that are no states are used as they lie, but where that stage is the third.
 
 use std::sync::Arc;
 
 use plan::Parallelism;
 use planner_ir::{
-    ElementwiseClass, GatherClass, Graph, Layout, LoopId, Loops, NodeId, Op, OpClass, Partition, Phase,
-    Role as Splits, State, StateKind,
+    ElementwiseClass, GatherClass, Graph, Layout, LoopId, Loops, Move, NodeId, Op, OpClass, Partition, Phase,
+    Role as Splits, Source, State, StateKind,
 };
-use rewrite::Space;
+use rewrite::{Edge, Space};
 
 use crate::section::Section;
 
@@ -21,10 +22,23 @@ use crate::section::Section;
 pub struct Ruled {
     /// What it is for.
     pub role: Parallelism,
-    /// Whether experts are split over it.
-    pub experts: bool,
+    /// What it does to experts.
+    pub experts: OverExperts,
     /// Whether states are sharded over it.
     pub shards: bool,
+}
+
+/// What an axis does to experts.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum OverExperts {
+    /// What it does to other products.
+    AsOthers,
+    /// The same, or they are split over it.
+    MaySplit,
+    /// They are split over it, and nothing else of them is.
+    Split,
+    /// The hidden units of each are split over it, and nothing else.
+    Units,
 }
 
 /// What all axes of a mesh are for.
@@ -65,7 +79,9 @@ impl Rules {
         };
         let allowed = |axis: usize| {
             let it = &self.axes[axis];
-            let of_experts = || it.experts && layout.dims.len() > 2 && names(&layout.dims[0], axis);
+            let of_experts = || {
+                it.experts != OverExperts::AsOthers && layout.dims.len() > 2 && names(&layout.dims[0], axis)
+            };
             it.role == Parallelism::Tensor || it.shards && self.zero >= level || of_experts()
         };
         layout.axes().into_iter().all(|axis| allowed(axis.0))
@@ -110,8 +126,12 @@ impl Rules {
     }
 
     fn splits(&self, axis: &Ruled, op: &Op, loops: &Loops, over: Over) -> bool {
-        if over.experts {
-            return axis.experts;
+        let of_experts = matches!(op.class(), OpClass::Experts(_));
+        match axis.experts {
+            OverExperts::Split if of_experts => return over.experts,
+            OverExperts::Units if of_experts => return over.inner,
+            _ if over.experts => return axis.experts != OverExperts::AsOthers,
+            _ => {}
         }
         match axis.role {
             Parallelism::Data => over.examples,
@@ -124,7 +144,8 @@ impl Rules {
     }
 }
 
-/// Leaves the choices of a section's forward operations that a rule wants.
+/// Leaves the choices of a section's forward operations that a rule wants, and of the moves of weights those that
+/// it allows.
 pub(crate) fn restrict(section: &Section, space: &mut Arc<Space>, rules: &Rules) {
     let graph = &section.graph;
     let on_parameters = graph.on_parameters();
@@ -137,6 +158,18 @@ pub(crate) fn restrict(section: &Section, space: &mut Arc<Space>, rules: &Rules)
         let mut left = rules.left(graph, node, &partitions).into_iter();
         choices.retain(|_| left.next().unwrap_or(true));
     }
+    for value in graph.value_ids().filter(|_| rules.zero < 3) {
+        let at_rest = matches!(graph.value(value).source, Source::Weight(_)) || space.prepared[value.0];
+        if at_rest && !space.moves[value.0].iter().all(sends_nothing) {
+            let kept = space.moves[value.0].iter().filter(|it| sends_nothing(it));
+            space.moves[value.0] = kept.cloned().collect();
+        }
+    }
+}
+
+/// Whether a move sends nothing.
+fn sends_nothing(edge: &Edge) -> bool {
+    matches!(edge.step, Move::Slice { .. })
 }
 
 fn is_product(op: &Op) -> bool {

@@ -181,7 +181,7 @@ Examples:
   shardloom explain plan.json --alternatives
   shardloom explain plan.json --json")]
     Explain(ExplainArguments),
-    /// Write a plan for another runtime: PyTorch, JAX, torchtitan, Megatron-LM, DeepSpeed
+    /// Write a plan for another runtime: PyTorch, JAX, torchtitan, Megatron-LM, DeepSpeed, vLLM, SGLang, ..
     #[command(after_help = export::HELP)]
     Export(ExportArguments),
     /// Run a plan by the clock of a machine that need not be there

@@ -101,7 +101,7 @@ pub(super) fn plan(case: &Case, file: &ModelFile, mesh: &str, layout: Option<&st
     let decode = step(&decoder.step(1).unwrap());
     let wanted = Wanted {
         machine: &machine,
-        meshes: vec![Mesh::clone(&mesh)],
+        ways: vec![(Mesh::clone(&mesh), None)],
         capacity: machine.usable_memory().0,
         steps: Steps::One,
         layout: layout.map(str::to_owned),

@@ -162,7 +162,7 @@ impl Token<'_> {
             given.machine.clone().with_devices(1).map_err(|error| Failure::internal("bench gpu", error))?;
         let wanted = Wanted {
             machine: &machine,
-            meshes: vec![Mesh::of_sizes(&[1])],
+            ways: vec![(Mesh::of_sizes(&[1]), None)],
             capacity: machine.usable_memory().0,
             steps: Steps::Auto,
             layout: None,

@@ -70,7 +70,7 @@ fn a_sequence_at_once_is_as_token_by_token() {
     let machine = machine::named("cpu-1x", None).unwrap();
     let wanted = Wanted {
         machine: &machine,
-        meshes: vec![Mesh::of_sizes(&[1])],
+        ways: vec![(Mesh::of_sizes(&[1]), None)],
         capacity: machine.usable_memory().0,
         steps: Steps::Auto,
         layout: None,

@@ -100,6 +100,11 @@ impl<'a> Decoder<'a> {
         }
     }
 
+    /// How many sequences grow at once.
+    pub fn batch(&self) -> u64 {
+        self.batch
+    }
+
     /// How many tokens of a prompt are taken at once, if more than one.
     pub fn prompt(&self) -> Option<u64> {
         (self.prompt > 1).then_some(self.prompt)

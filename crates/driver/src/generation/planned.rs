@@ -2,15 +2,17 @@
 
 use std::collections::BTreeSet;
 
+use autoparallel::mesh;
 use cost_models::machine::Machine;
 use cost_models::quantity;
 use files::Failure;
 use plan::{Cache, Generation, ModelFile, Plan};
 use planner_ir::{Graph, Layout, Mesh, Source, parse_layout};
 use rewrite::{Splits, Steps, plain_layouts};
-use search::{Live, Pinned};
+use search::{Live, Pinned, Rules};
 
 use crate::pipeline::{self, Prepared, Target};
+use crate::ways::{Way, keeps};
 
 /// A step as the search takes it, and what the plan says of its model.
 pub struct Step {
@@ -25,8 +27,8 @@ pub struct Step {
 pub struct Wanted<'a> {
     /// The machine, all of whose devices are used.
     pub machine: &'a Machine,
-    /// The meshes that are tried.
-    pub meshes: Vec<Mesh>,
+    /// The meshes that are tried, and what their axes are for where another runtime runs the plan.
+    pub ways: Vec<Way>,
     /// What a device can hold (bytes).
     pub capacity: u64,
     /// Whether operations may be done in time steps.
@@ -83,34 +85,36 @@ fn of_share(
     say: &dyn Fn(String),
 ) -> Result<(Generation, Vec<Tried>), Refused> {
     let fails = |failure| Refused { failure, is_apart: false };
-    let mut found: Vec<(Plan, Layout)> = Vec::new();
+    let mut found: Vec<(Plan, Layout, Option<&Rules>)> = Vec::new();
     let (mut refused, mut is_apart) = (None, false);
-    for mesh in &wanted.meshes {
-        for layout in chosen(wanted, layouts(cache, &decode.prepared.graph, mesh), mesh).map_err(fails)? {
+    for (mesh, rules) in &wanted.ways {
+        let rules = rules.as_ref();
+        let layouts = keeps(rules, layouts(cache, &decode.prepared.graph, mesh));
+        for layout in chosen(wanted, layouts, mesh).map_err(fails)? {
             say(format!(
                 "planning a token on mesh {}, the cache {}",
-                autoparallel::mesh::sizes(mesh),
+                mesh::sizes(mesh),
                 layout.display(mesh)
             ));
-            match plan_of(cache, decode, &layout, mesh, wanted) {
-                Ok(plan) => found.push((plan, layout)),
+            match plan_of(cache, decode, &layout, (mesh, rules), wanted) {
+                Ok(plan) => found.push((plan, layout, rules)),
                 Err(failure @ Failure::Usage(_)) => return Err(fails(failure)),
                 Err(failure) => refused = Some(failure),
             }
         }
     }
-    found.sort_by(|(a, _), (b, _)| a.seconds().total_cmp(&b.seconds()));
-    let tried = found.iter().map(|(plan, layout)| (plan.mesh.clone(), layout.clone(), plan.seconds()));
+    found.sort_by(|(a, ..), (b, ..)| a.seconds().total_cmp(&b.seconds()));
+    let tried = found.iter().map(|(plan, layout, _)| (plan.mesh.clone(), layout.clone(), plan.seconds()));
     let tried: Vec<Tried> = tried.collect();
     let Some(prefill) = prefill else {
-        let decode = found.into_iter().next().map(|(plan, _)| plan);
+        let decode = found.into_iter().next().map(|(plan, ..)| plan);
         let decode = decode.ok_or_else(|| fails(none(refused)))?;
         return Ok((Generation { cache: cache.clone(), prefill: None, decode }, tried));
     };
-    for (decode, layout) in found {
+    for (decode, layout, rules) in found {
         let mesh = decode.mesh.clone();
-        say(format!("planning prompts on mesh {}", autoparallel::mesh::sizes(&mesh)));
-        let prompts = match plan_of(cache, prefill, &layout, &mesh, wanted) {
+        say(format!("planning prompts on mesh {}", mesh::sizes(&mesh)));
+        let prompts = match plan_of(cache, prefill, &layout, (&mesh, rules), wanted) {
             Ok(plan) => Plan { capacity, ..plan },
             Err(failure) => {
                 refused = Some(failure);
@@ -171,14 +175,14 @@ fn plan_of(
     cache: &Cache,
     step: &mut Step,
     layout: &Layout,
-    mesh: &Mesh,
+    (mesh, rules): (&Mesh, Option<&Rules>),
     wanted: &Wanted<'_>,
 ) -> Result<Plan, Failure> {
     let names = cache.kept.iter().flat_map(|part| [part.past.clone(), part.present.clone()]);
     let names: BTreeSet<String> = names.collect();
     step.prepared.pinned = Some(Pinned { layout: layout.clone(), names });
     let &Wanted { machine, capacity, steps, .. } = wanted;
-    let target = Target { machine, mesh, capacity, steps, live: Live::ONE, rules: None };
+    let target = Target { machine, mesh, capacity, steps, live: Live::ONE, rules };
     pipeline::plan(&step.prepared, &step.header, &target, &mut |_, _| {})
 }
 

@@ -23,7 +23,8 @@ impl Lost<'_> {
     /// In words.
     pub(super) fn words(&self, recipe: &Recipe) -> Vec<String> {
         let mut words = Vec::new();
-        for (stages, said) in alike(self.axes.iter().map(|axes| self.of_stage(axes)).collect()) {
+        let of_stage = |axes: &Vec<AxisRole>| of_axes(axes, self.strategy.zero);
+        for (stages, said) in alike(self.axes.iter().map(of_stage).collect()) {
             let place = self.place(&stages);
             words.extend(said.into_iter().map(|it| format!("{place}{it}")));
         }
@@ -59,80 +60,6 @@ impl Lost<'_> {
                 format!("stages {}: ", follow.map(run).collect::<Vec<_>>().join(", "))
             }
         }
-    }
-
-    /// Of a stage: parameters of which an axis is for something else than for most, and axes whose devices lie
-    /// apart.
-    fn of_stage(&self, axes: &[AxisRole]) -> Vec<String> {
-        let mut words = Vec::new();
-        for it in axes {
-            let AxisRole { along, name, role, .. } = it;
-            let other = [
-                (Parallelism::Data, along.data, "used whole for split examples"),
-                (Parallelism::Context, along.context, "used whole for split sequences"),
-                (Parallelism::Tensor, split(along), "used split"),
-            ];
-            for (_, bytes, how) in other.into_iter().filter(|other| other.0 != *role) {
-                if let Some(share) = share(bytes, along.total) {
-                    words.push(format!(
-                        "{share} of the parameters, over {name}, are {how}: the target has them {} parallel as all \
-                         others",
-                        role.name()
-                    ));
-                }
-            }
-            if along.rotated + along.square > 0 {
-                words.push(format!("over {name}, products rotate blocks of parameters in time steps: the target sums or gathers them"));
-            }
-            if *role == Parallelism::Tensor && along.sequence.is_some_and(|it| !it.is_empty()) {
-                words.push(format!(
-                    "over {name}, examples are split between products, the target splits sequences"
-                ));
-            }
-            if along.data + along.context + split(along) + along.experts == 0 {
-                words.push(format!(
-                    "over {name}, the same is computed on all devices: the target is {} parallel there",
-                    role.name()
-                ));
-            }
-            words.extend(self.zero(it));
-        }
-        let order: Vec<Parallelism> = axes.iter().map(|it| it.role).collect();
-        if !order.is_sorted() {
-            let names: Vec<String> =
-                axes.iter().map(|it| format!("{} parallel over {}", it.role.name(), it.name)).collect();
-            words.push(format!(
-                "axes are, from the one whose devices lie farthest apart, {}: the target has tensor parallel devices \
-                 next to each other, then those of context, then of data",
-                names.join(", ")
-            ));
-        }
-        words
-    }
-
-    /// Parameters with another stage of ZeRO than the strategy.
-    fn zero(&self, it: &AxisRole) -> Option<String> {
-        let whole = it.along.data + it.along.context;
-        if it.role == Parallelism::Tensor || whole == 0 {
-            return None;
-        }
-        let [first, second, third] = it.along.stages;
-        let none = whole.saturating_sub(first + second + third);
-        let levels = [none, first, second, third];
-        let kind = |level: usize| if level == 0 { "not sharded".to_owned() } else { format!("ZeRO-{level}") };
-        let others = (0..levels.len()).filter(|&level| number(level) != u64::from(self.strategy.zero));
-        let said: Vec<String> = others
-            .filter_map(|level| Some(format!("{} are {}", share(levels[level], whole)?, kind(level))))
-            .collect();
-        if said.is_empty() {
-            return None;
-        }
-        let target = kind(usize::from(self.strategy.zero));
-        Some(format!(
-            "over {}, of what is used whole {}: the target has {target} for all",
-            it.name,
-            said.join(" and ")
-        ))
     }
 
     /// Stages that are split in another way than most.
@@ -211,8 +138,82 @@ impl Lost<'_> {
     }
 }
 
+/// Of a stage: parameters of which an axis is for something else than for most, and axes whose devices lie
+/// apart.
+pub(crate) fn of_axes(axes: &[AxisRole], level: u8) -> Vec<String> {
+    let mut words = Vec::new();
+    for it in axes {
+        let AxisRole { along, name, role, .. } = it;
+        let other = [
+            (Parallelism::Data, along.data, "used whole for split examples"),
+            (Parallelism::Context, along.context, "used whole for split sequences"),
+            (Parallelism::Tensor, split(along), "used split"),
+        ];
+        for (_, bytes, how) in other.into_iter().filter(|other| other.0 != *role) {
+            if let Some(share) = share(bytes, along.total) {
+                words.push(format!(
+                    "{share} of the parameters, over {name}, are {how}: the target has them {} parallel as all \
+                     others",
+                    role.name()
+                ));
+            }
+        }
+        if along.rotated + along.square > 0 {
+            words.push(format!("over {name}, products rotate blocks of parameters in time steps: the target sums or gathers them"));
+        }
+        if *role == Parallelism::Tensor && along.sequence.is_some_and(|it| !it.is_empty()) {
+            words.push(format!(
+                "over {name}, examples are split between products, the target splits sequences"
+            ));
+        }
+        if along.data + along.context + split(along) + along.experts == 0 {
+            words.push(format!(
+                "over {name}, the same is computed on all devices: the target is {} parallel there",
+                role.name()
+            ));
+        }
+        words.extend(zero(it, level));
+    }
+    let order: Vec<Parallelism> = axes.iter().map(|it| it.role).collect();
+    if !order.is_sorted() {
+        let names: Vec<String> =
+            axes.iter().map(|it| format!("{} parallel over {}", it.role.name(), it.name)).collect();
+        words.push(format!(
+            "axes are, from the one whose devices lie farthest apart, {}: the target has tensor parallel devices \
+             next to each other, then those of context, then of data",
+            names.join(", ")
+        ));
+    }
+    words
+}
+
+/// Parameters with another stage of ZeRO than the strategy.
+fn zero(it: &AxisRole, strategy: u8) -> Option<String> {
+    let whole = it.along.data + it.along.context;
+    if it.role == Parallelism::Tensor || whole == 0 {
+        return None;
+    }
+    let [first, second, third] = it.along.stages;
+    let none = whole.saturating_sub(first + second + third);
+    let levels = [none, first, second, third];
+    let kind = |level: usize| if level == 0 { "not sharded".to_owned() } else { format!("ZeRO-{level}") };
+    let others = (0..levels.len()).filter(|&level| number(level) != u64::from(strategy));
+    let said: Vec<String> = others
+        .filter_map(|level| Some(format!("{} are {}", share(levels[level], whole)?, kind(level))))
+        .collect();
+    if said.is_empty() {
+        return None;
+    }
+    let target = kind(usize::from(strategy));
+    Some(format!(
+        "over {}, of what is used whole {}: the target has {target} for all",
+        it.name,
+        said.join(" and ")
+    ))
+}
+
 /// How much of a whole something is, if it is something.
-fn share(bytes: u64, total: u64) -> Option<String> {
+pub(crate) fn share(bytes: u64, total: u64) -> Option<String> {
     let (bytes, total) = (u128::from(bytes), u128::from(total.max(1)));
     match (bytes * 100 + total / 2) / total {
         _ if bytes == 0 => None,

@@ -10,7 +10,7 @@ use export::Target;
 pub struct ExportArguments {
     /// The plan or pipeline
     pub plan: PathBuf,
-    /// For what: dtensor, jax, torchtitan, megatron or deepspeed
+    /// For what: dtensor, jax, torchtitan, megatron, deepspeed, vllm, sglang, trtllm or hf
     #[arg(long = "to", value_name = "TARGET")]
     pub target: Target,
     /// The folder for the files
@@ -29,6 +29,7 @@ Examples:
   shardloom export plan.json --to megatron -o megatron
   shardloom export plan.json --to torchtitan --json
   shardloom export plan.json --to dtensor --force
+  shardloom export serving.json --to vllm -o vllm
 
 What of the plan the target has no words for is printed, and what a step takes as the target runs it, by the
 prices that the plan was made with. The model has to be where the plan says.";

@@ -53,6 +53,15 @@ fn trains(command: &Command) -> bool {
     planned(command).is_some_and(|it| it.recipe.mode == Mode::Train)
 }
 
+/// Whether another runtime does what is planned; of those that do both it is said elsewhere what they lack.
+fn suits(command: &Command) -> bool {
+    planned(command).and_then(|it| it.runtime).is_none_or(|it| match (it.range(), it.serves()) {
+        (Some(_), None) => trains(command),
+        (None, Some(_)) => !trains(command),
+        _ => true,
+    })
+}
+
 fn optimizer(command: &Command) -> Option<OptimizerName> {
     planned(command).map(|it| it.recipe.optimizer)
 }
@@ -146,7 +155,15 @@ const ROWS: &[Row] = &[
         ],
         meant: Where(trains, "`--mode train`"),
     },
-    Row { commands: PLAN, options: &["runtime"], meant: Where(trains, "`--mode train`: it trains") },
+    Row {
+        commands: PLAN,
+        options: &["runtime"],
+        meant: Where(
+            suits,
+            "`--mode train` for megatron, torchtitan and deepspeed, which train; with plans of inference for vllm, \
+             sglang, trtllm and hf, which serve",
+        ),
+    },
     Row {
         commands: PLAN,
         options: &["betas", "epsilon"],

@@ -43,7 +43,7 @@ pub enum InTime {
 impl TargetArguments {
     /// What it is made for.
     pub fn wanted(&self) -> Wanted {
-        Wanted { mesh: self.mesh.clone(), memory: self.memory(), steps: self.steps(), limits: None }
+        Wanted { mesh: self.mesh.clone(), memory: self.memory(), steps: self.steps(), runtime: None }
     }
 
     /// What a device may hold, if that is said, less what is left free of it if that is said too (bytes).

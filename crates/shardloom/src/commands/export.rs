@@ -3,9 +3,10 @@
 use std::fmt::Write as _;
 use std::path::PathBuf;
 
-use ::export::{Exported, Job, Strategy};
+use ::export::{Device, Exported, Job, Runs};
+use ::plan::MachineName;
 use ::plan::json::Content;
-use autoparallel::otherwise::Price;
+use cost_models::cluster::Cluster;
 use cost_models::quantity;
 use driver::projected;
 use files::written::{self, Before};
@@ -22,73 +23,93 @@ pub(crate) fn export(arguments: &ExportArguments, context: &Context<'_, '_>) -> 
     let job = match &content {
         Content::Plan(plan) => Job::of_plan(plan),
         Content::Pipeline(pipeline) => Job::of_pipeline(pipeline),
-        Content::Generation(_) => {
-            return Err(Failure::file(
-                plan,
-                "is a plan of generation, expected one of a single program or a pipeline: such plans are not exported",
-            ));
-        }
+        Content::Generation(generation) => Job::of_generation(generation),
     };
+    let cluster = machine::priced_as(made_for(&content), arguments.machine.as_deref());
+    let job = job.on(cluster.as_ref().ok().and_then(device));
     let exported = ::export::export(&job, *target).map_err(|error| Failure::file(plan, error))?;
     let named: Vec<(&str, &[u8])> = exported.files.iter().map(|it| (it.name, it.text.as_bytes())).collect();
     let before = if *force { Before::Replaced } else { Before::Kept };
     let paths = written::into(output, &named, before)?;
-    let price = match &exported.strategy {
-        Some(strategy) => Some(priced(arguments, &content, strategy, context)?),
-        None => None,
+    let there = match (&exported.runs, cluster) {
+        (Runs::Parameters, _) => None,
+        (runs, Ok(cluster)) => {
+            context.progress.say("pricing what the target runs");
+            Some(projected::price(plan, &content, runs, &cluster)?)
+        }
+        (_, Err(failure)) if arguments.machine.is_some() => return Err(failure),
+        (_, Err(failure)) => Some(Err(failure.to_string())),
     };
+    let own = job.seconds();
     let mut said = exported.json();
-    said["seconds"] = json!(job.seconds());
-    said["there"] = match &price {
-        Some(Price::Seconds(seconds)) => json!({ "seconds": seconds }),
-        Some(Price::Missing(bytes)) => json!({ "missing_bytes": bytes }),
-        Some(Price::Impossible(why)) => json!({ "impossible": why }),
+    said["seconds"] = seconds(&own.iter().map(|it| it.1).collect::<Vec<_>>(), &own);
+    said["there"] = match &there {
+        Some(Ok(there)) => json!({ "seconds": seconds(there, &own) }),
+        Some(Err(why)) => json!({ "impossible": why }),
         None => Value::Null,
     };
     said["paths"] = json!(paths.iter().map(|it| it.display().to_string()).collect::<Vec<_>>());
-    Ok(Said { text: text(&exported, job.seconds(), price.as_ref(), &paths), json: said })
+    Ok(Said { text: text(&exported, &own, there.as_ref(), &paths), json: said })
 }
 
-/// What a step takes as the target runs it.
-fn priced(
-    arguments: &ExportArguments,
-    content: &Content,
-    strategy: &Strategy,
-    context: &Context<'_, '_>,
-) -> Result<Price, Failure> {
-    let made_for = match content {
+/// The machine that a plan was made for.
+fn made_for(content: &Content) -> &MachineName {
+    match content {
         Content::Plan(plan) => &plan.machine,
         Content::Pipeline(pipeline) => &pipeline.machine,
         Content::Generation(generation) => &generation.decode.machine,
-    };
-    context.progress.say("pricing what the target runs");
-    match (machine::priced_as(made_for, arguments.machine.as_deref()), &arguments.machine) {
-        (Ok(cluster), _) => projected::price(&arguments.plan, content, strategy, &cluster),
-        (Err(failure), Some(_)) => Err(failure),
-        (Err(failure), None) => Ok(Price::Impossible(failure.to_string())),
     }
 }
 
-fn text(exported: &Exported, seconds: f64, price: Option<&Price>, paths: &[PathBuf]) -> String {
+/// What servers are told of the devices; nothing of nodes that differ.
+fn device(cluster: &Cluster) -> Option<Device> {
+    let machine = cluster.single()?;
+    Some(Device { memory: machine.device.memory_capacity.value.0, of_node: machine.devices_per_node() })
+}
+
+/// Seconds of programs: of one that is a step, a number.
+fn seconds(all: &[f64], names: &[(&'static str, f64)]) -> Value {
+    match (all, names) {
+        ([one], [("step", _)]) => json!(one),
+        _ => names.iter().zip(all).map(|(it, seconds)| (it.0.to_owned(), json!(seconds))).collect(),
+    }
+}
+
+fn text(
+    exported: &Exported,
+    own: &[(&'static str, f64)],
+    there: Option<&Result<Vec<f64>, String>>,
+    paths: &[PathBuf],
+) -> String {
     let mut text = String::new();
+    let of = |name: &str| match name {
+        "prefill" => "for tokens of prompts",
+        "decode" => "for a token",
+        _ => "for a step",
+    };
+    let first: Vec<String> =
+        own.iter().map(|(name, it)| format!("{} predicted {}", quantity::seconds(*it), of(name))).collect();
     // Writing to a string does not fail.
-    let _ = writeln!(text, "plan       {} predicted for a step", quantity::seconds(seconds));
-    let said = exported.strategy.as_ref().map(Strategy::in_words);
-    let said = said.unwrap_or_else(|| "each parameter as the plan has it".to_owned());
-    let _ = writeln!(text, "{:<10} {said}", exported.target.name());
+    let _ = writeln!(text, "plan       {}", first.join(", "));
+    let _ = writeln!(text, "{:<10} {}", exported.target.name(), exported.runs.in_words());
     for words in &exported.lost {
         let _ = writeln!(text, "lost       {words}");
     }
     if exported.lost.is_empty() {
         let _ = writeln!(text, "lost       nothing");
     }
-    match price {
-        Some(Price::Seconds(there)) => {
-            let more = (there - seconds) / seconds * 100.0;
-            let _ = writeln!(text, "there      {} predicted ({more:+.1} %)", quantity::seconds(*there));
+    match there {
+        Some(Ok(there)) => {
+            let line = |((name, own), there): (&(&str, f64), &f64)| {
+                let more = (there - own) / own * 100.0;
+                let of = if *name == "step" { String::new() } else { format!(" {}", of(name)) };
+                format!("{} predicted{of} ({more:+.1} %)", quantity::seconds(*there))
+            };
+            let lines: Vec<String> = own.iter().zip(there).map(line).collect();
+            let _ = writeln!(text, "there      {}", lines.join(", "));
         }
-        Some(other) => {
-            let _ = writeln!(text, "there      not priced: {other}");
+        Some(Err(why)) => {
+            let _ = writeln!(text, "there      not priced: {why}");
         }
         None => {}
     }

@@ -14,8 +14,8 @@ use driver::derived;
 use driver::pipeline::cluster::{Answer, Pins, Question, cheapest};
 use driver::pipeline::staged::{Forward, Meshes, Order, Wanted, kind, staged, too_much};
 use driver::pipeline::{self, Stage, parameters};
-use driver::projected;
 use driver::training::derived_pipeline;
+use driver::ways;
 use files::Failure;
 use files::model_file::ModelFile;
 use files::{model_file, plan_file, readable};
@@ -56,7 +56,7 @@ pub(super) fn pipeline(
     let fixed = Pins::parse(&wanted.pins)?.of_operations()?;
     forward.knows(&fixed)?;
     let order = order(&wanted.schedule)?;
-    let limits = arguments.runtime.map(projected::limits).transpose()?;
+    let limits = arguments.runtime.map(ways::limits).transpose()?;
     let ways = ways(limits.as_ref(), &meshes, &order)?;
     let mut best: Option<Pipeline> = None;
     let mut refused = None;
@@ -251,7 +251,7 @@ pub(super) fn answer(
              `--pin` decisions"
         )));
     }
-    let limits = arguments.runtime.map(projected::limits).transpose()?;
+    let limits = arguments.runtime.map(ways::limits).transpose()?;
     let pins = Pins { limits, ..Pins::parse(&wanted.pins)? };
     let single = parameters::single(file, &recipe.roles);
     let dims = |micro_batches: u64| {

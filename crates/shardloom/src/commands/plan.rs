@@ -7,7 +7,6 @@ use driver::compile::{self, Wanted};
 use driver::derived;
 use driver::pipeline::cluster::Pins;
 use driver::pipeline::{self, Decisions, Prepared, Stage, Training, parameters};
-use driver::projected;
 use files::Failure;
 use files::{machine, plan_file, written};
 use report::attention::Found;
@@ -60,8 +59,7 @@ pub(crate) fn plan(arguments: &PlanArguments, context: &mut Context<'_, '_>) -> 
     // A plan that is no pipeline is on one mesh.
     let machine = single()?;
     let fixed = Pins::parse(&arguments.pipeline.pins)?.of_operations()?;
-    let limits = arguments.runtime.map(projected::limits).transpose()?;
-    let wanted = Wanted { limits, ..arguments.target.wanted() };
+    let wanted = Wanted { runtime: arguments.runtime, ..arguments.target.wanted() };
     let mut made = None;
     let offered = decisions(arguments);
     for (number, decisions) in offered.iter().enumerate() {

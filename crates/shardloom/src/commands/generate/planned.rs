@@ -4,6 +4,7 @@ use std::fmt::Write as _;
 
 use ::plan::Generation;
 use autoparallel::mesh;
+use autoparallel::serving::Shared;
 use cost_models::cluster::Cluster;
 use cost_models::machine::Machine;
 use cost_models::quantity;
@@ -12,6 +13,7 @@ use driver::generation::bound::{Decoder, Wanted as Sizes};
 use driver::generation::planned::{Step, Tried, Wanted, held, planned};
 use driver::generation::roles::roles;
 use driver::pipeline::{self, Stage};
+use driver::ways;
 use files::Failure;
 use files::model_file;
 use files::plan_file;
@@ -64,13 +66,17 @@ pub(crate) fn plan(
     if stages.stops_after(Stage::Raise) {
         return Ok(stopped(Stage::Raise));
     }
-    let meshes = match &arguments.target.mesh {
-        Some(mesh) => vec![mesh.clone()],
-        None => mesh::candidates(machine.devices()),
+    let mesh = arguments.target.mesh.as_ref();
+    let ways = match arguments.runtime {
+        None => ways::unlimited(mesh, machine),
+        Some(runtime) => {
+            let shared = Shared::of(&decode.prepared.graph, decoder.batch());
+            ways::of_inference(runtime, mesh, machine, &shared)?
+        }
     };
     let capacity = arguments.target.memory().unwrap_or(machine.usable_memory().0);
     let (steps, layout) = (arguments.target.steps(), told.cache_layout.clone());
-    let wanted = Wanted { machine, meshes, capacity, steps, layout };
+    let wanted = Wanted { machine, ways, capacity, steps, layout };
     let (generation, tried) =
         planned(&decoder.cache(), prefill, decode, &wanted, &|words| progress.say(words))?;
     let text = ::plan::json::write_generation(&generation);

@@ -1,0 +1,170 @@
+//! The meshes that are tried for a plan, and what their axes are for where another runtime runs it.
+
+use std::cmp::Reverse;
+
+use autoparallel::limits::Limits;
+use autoparallel::mesh;
+use autoparallel::serving::{ServingLimits, Shared, ruled};
+use cost_models::machine::Machine;
+use export::{Range, Target as Runtime};
+use files::Failure;
+use plan::{Parallelism, examples};
+use planner_ir::{Graph, Layout, Mesh};
+use search::Rules;
+
+/// A mesh, and what its axes are for, if that is limited.
+pub type Way = (Mesh, Option<Rules>);
+
+/// The ways of a program on a machine, on this mesh if one is given.
+pub fn of_program(
+    runtime: Option<Runtime>,
+    given: Option<&Mesh>,
+    machine: &Machine,
+    graph: &Graph,
+) -> Result<Vec<Way>, Failure> {
+    match runtime {
+        Some(runtime) if graph.training.is_none() => {
+            // Where no input counts examples, any number of groups may share them.
+            let sequences = Some(examples(graph)).filter(|it| *it < u64::MAX).unwrap_or(0);
+            of_inference(runtime, given, machine, &Shared::of(graph, sequences))
+        }
+        Some(runtime) => of_training(runtime, given, machine),
+        None => Ok(unlimited(given, machine)),
+    }
+}
+
+/// Those of plans that nothing limits.
+pub fn unlimited(given: Option<&Mesh>, machine: &Machine) -> Vec<Way> {
+    let meshes = given.map_or_else(|| mesh::candidates(machine.devices()), |it| vec![it.clone()]);
+    meshes.into_iter().map(|it| (it, None)).collect()
+}
+
+/// What limits plans of training for a target.
+pub fn limits(target: Runtime) -> Result<Limits, Failure> {
+    let message =
+        format!("`--for {target}` limits nothing but time steps: leave it out and give `--in-time never`");
+    let Range { zero, sequence, schedules } = target.range().ok_or(Failure::Usage(message))?;
+    Ok(Limits { title: target.title(), zero, sequence, schedules })
+}
+
+fn of_training(runtime: Runtime, given: Option<&Mesh>, machine: &Machine) -> Result<Vec<Way>, Failure> {
+    let limits = limits(runtime)?;
+    let all = || limits.meshes(machine.devices(), machine.devices_per_node());
+    let meshes = given.map_or_else(all, |it| vec![it.clone()]);
+    let rules = |mesh: &Mesh| limits.rules(mesh, 1);
+    let ways: Vec<Way> = meshes
+        .into_iter()
+        .flat_map(|mesh| rules(&mesh).into_iter().map(move |it| (mesh.clone(), Some(it))))
+        .collect();
+    match given {
+        Some(mesh) if ways.is_empty() => Err(Failure::Usage(format!(
+            "mesh {} has more axes than {} has kinds of parallelism, expected at most 3: data, context, tensor",
+            mesh::sizes(mesh),
+            limits.title
+        ))),
+        _ => Ok(ways),
+    }
+}
+
+/// The ways of a server of a model.
+pub fn of_inference(
+    runtime: Runtime,
+    given: Option<&Mesh>,
+    machine: &Machine,
+    shared: &Shared,
+) -> Result<Vec<Way>, Failure> {
+    let limits = served(runtime)?;
+    let all = limits.ways(shared, machine.devices(), machine.devices_per_node());
+    let all: Vec<(Mesh, Rules)> = all.iter().map(|it| ruled(it, shared)).collect();
+    let same = |mesh: &Mesh| given.is_none_or(|given| sizes(given) == sizes(mesh));
+    let ways: Vec<Way> = all
+        .iter()
+        .filter(|it| same(&it.0))
+        .map(|(mesh, rules)| (mesh.clone(), Some(rules.clone())))
+        .collect();
+    if !ways.is_empty() {
+        return Ok(ways);
+    }
+    let Shared { sequences, heads, .. } = shared;
+    let heads = heads
+        .map_or(String::new(), |[queries, keys]| format!(", {queries} heads of queries and {keys} of keys"));
+    let mut known: Vec<String> = all.iter().map(|it| format!("`{}`", mesh::sizes(&it.0))).collect();
+    known.dedup();
+    let help = match (given, known.is_empty()) {
+        (Some(_), false) => format!("expected `--mesh` one of {}", known.join(", ")),
+        _ => "expected as many sequences as data parallel devices or a multiple, and heads that fall into equal \
+              parts: another `--batch`, or another number of devices"
+            .to_owned(),
+    };
+    Err(Failure::Usage(format!(
+        "`--for {runtime}`: {} does not share a model of {sequences} sequences at once{heads} so among {} devices: {help}",
+        limits.title,
+        machine.devices()
+    )))
+}
+
+/// The sizes of a mesh's axes along which there are several devices.
+fn sizes(mesh: &Mesh) -> Vec<u64> {
+    mesh.axes.iter().map(|it| it.size).filter(|it| *it > 1).collect()
+}
+
+/// What a runtime serves.
+fn served(runtime: Runtime) -> Result<ServingLimits, Failure> {
+    let message =
+        format!("`--for {runtime}` limits no plans of inference: leave it out and give `--in-time never`");
+    let range = runtime.serves().ok_or(Failure::Usage(message))?;
+    Ok(ServingLimits { title: runtime.title(), data: range.data, mixed: range.mixed })
+}
+
+/// Of layouts of a cache the one that rules have: sequences are split over all data parallel axes, heads over as many
+/// tensor parallel ones as they can be, and nothing else is split; none where sequences cannot be.
+pub(crate) fn keeps(rules: Option<&Rules>, layouts: Vec<Layout>) -> Vec<Layout> {
+    let Some(rules) = rules else { return layouts };
+    let axes = |layout: &Layout, dim: usize| -> Vec<usize> {
+        layout.dims[dim].iter().flat_map(|digit| &digit.terms).map(|term| term.0.0).collect()
+    };
+    let is = |axis: &usize, role: Parallelism| rules.axes[*axis].role == role;
+    let data = rules.axes.iter().filter(|it| it.role == Parallelism::Data).count();
+    let heads = |layout: &Layout| if layout.dims.len() > 3 { axes(layout, 1) } else { Vec::new() };
+    let allowed = |layout: &&Layout| {
+        let (sequences, heads) = (axes(layout, 0), heads(layout));
+        sequences.len() == data
+            && sequences.iter().all(|it| is(it, Parallelism::Data))
+            && heads.iter().all(|it| is(it, Parallelism::Tensor))
+            && layout.axes().len() == sequences.len() + heads.len()
+    };
+    // Of as many axes the outermost.
+    let most = layouts.iter().filter(allowed).max_by_key(|it| (heads(it).len(), Reverse(heads(it))));
+    most.cloned().into_iter().collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use autoparallel::serving::{Shared, ruled};
+    use plan::Served;
+    use planner_ir::{DType, Type};
+    use rewrite::{Splits, plain_layouts};
+
+    use super::keeps;
+
+    /// The layout that is left of all of a part of a cache, of so many sequences and heads.
+    fn left(served: &Served, shape: &[u64]) -> Vec<String> {
+        let shared = Shared { sequences: shape[0], heads: Some([8, shape[1]]), experts: None };
+        let (mesh, rules) = ruled(served, &shared);
+        let type_ = Type { dtype: DType::BF16, shape: shape.to_vec() };
+        let layouts = plain_layouts(&mesh, &type_, Splits::All);
+        assert!(layouts.len() > 3);
+        keeps(Some(&rules), layouts).iter().map(|it| it.display(&mesh).to_string()).collect()
+    }
+
+    #[test]
+    fn caches_are_split_by_sequences_and_heads() {
+        let served = Served { replicas: 1, data: 2, tensor: 2, experts: None };
+        assert_eq!(left(&served, &[4, 2, 16, 8]), ["[data,tensor,-,-]"]);
+        assert_eq!(left(&served, &[4, 1, 16, 8]), ["[data,-,-,-]"]);
+        assert_eq!(left(&served, &[4, 16, 8]), ["[data,-,-]"]);
+        assert!(left(&served, &[3, 2, 16, 8]).is_empty());
+        let served = Served { replicas: 1, data: 1, tensor: 4, experts: None };
+        assert_eq!(left(&served, &[4, 2, 16, 8]), ["[-,tensor,-,-]"]);
+    }
+}

@@ -1,0 +1,87 @@
+//! A Python module for Hugging Face's transformers.
+//!
+//! Source: transformers 5.24, `transformers/distributed/configuration_utils.py`,
+//! `transformers/distributed/tensor_parallel.py` for the names of styles. Experts are split as the model's own
+//! plans say.
+
+use std::collections::BTreeMap;
+
+use plan::{ExpertsBy, Served};
+
+use crate::file::File;
+use crate::job::Job;
+use crate::model::Model;
+use crate::placements::{Cut, cuts};
+use crate::serving::Serving;
+
+/// What transformers runs of a server: groups are servers of their own, and share no experts.
+pub(crate) fn limited(serving: Serving, model: &Model, lost: &mut Vec<String>) -> Serving {
+    let Served { data, .. } = serving.served;
+    if data == 1 {
+        return serving;
+    }
+    if model.experts.is_some() {
+        lost.push(format!(
+            "{data} data parallel groups share experts: transformers has all devices of a server compute the same sequences"
+        ));
+        return serving.without_groups(model);
+    }
+    serving.groups_apart()
+}
+
+/// The module of a server.
+pub(crate) fn files(serving: &Serving, job: &Job<'_>) -> Vec<File> {
+    let Served { replicas, tensor, experts, .. } = serving.served;
+    let plan = tp_plan(job);
+    let mut degrees = vec![format!("tp_size={tensor}"), "tp_plan=TP_PLAN".to_owned()];
+    if experts == Some(ExpertsBy::Experts) {
+        degrees.push(format!("ep_size={tensor}"));
+    }
+    let several = match replicas {
+        1 => String::new(),
+        count => format!("\nThere are {count} of these, each on devices and with sequences of its own.\n"),
+    };
+    let text = format!(
+        "\"\"\"How transformers 5.24 runs a plan of Shardloom: {}.\n{several}\n\
+         A program that calls `load` is run as `torchrun --nproc-per-node {tensor} program.py`.\n\"\"\"\n\n\
+         from transformers import AutoModelForCausalLM\nfrom transformers.distributed import DistributedConfig\n\n\
+         # How modules are split; those that are not here are as the model has them.\n{plan}\n\
+         DISTRIBUTED = DistributedConfig({})\n\n\
+         # What the plan is made for: sequences of a batch, tokens of prompts at once, tokens of a sequence.\n\
+         SEQUENCES = {}\nPROMPT = {}\nCONTEXT = {}\n\n\n\
+         def load(name, **more):\n    \"\"\"The model of a folder or name, in parts on all devices.\"\"\"\n    \
+         return AutoModelForCausalLM.from_pretrained(\n        \
+         name, dtype=\"{}\", distributed_config=DISTRIBUTED, **more\n    )\n",
+        serving.in_words(),
+        degrees.join(", "),
+        serving.of_group(),
+        serving.prompt,
+        serving.context,
+        serving.element(),
+    );
+    vec![File { name: "shardloom_hf.py", text }]
+}
+
+/// How each kind of module is split, as a dictionary.
+fn tp_plan(job: &Job<'_>) -> String {
+    let mut plan: BTreeMap<String, &str> = BTreeMap::new();
+    for (name, cut) in cuts(job) {
+        let Some(module) = name.strip_suffix(".weight") else { continue };
+        // Routers are modules of their own, which models split as they need.
+        if matches!(module.rsplit('.').next(), Some("gate" | "router")) {
+            continue;
+        }
+        // What is outside of layers makes scores, which all devices want.
+        let inside = module.contains('*');
+        let style = match cut {
+            Cut::Columns if inside => "colwise",
+            Cut::Columns => "colwise_gather_output",
+            Cut::Rows => "rowwise",
+            Cut::Other => continue,
+        };
+        plan.insert(module.to_owned(), style);
+    }
+    let lines: String =
+        plan.iter().map(|(module, style)| format!("    \"{module}\": \"{style}\",\n")).collect();
+    format!("TP_PLAN = {{\n{lines}}}\n")
+}

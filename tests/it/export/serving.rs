@@ -1,0 +1,189 @@
+//! Plans of inference in the words of servers.
+
+use std::collections::BTreeSet;
+use std::fs;
+
+use plan::{Assignment, Transfer};
+use planner_ir::{Move, Source};
+use serde_json::Value;
+
+use super::{config, exported, read};
+use crate::cli::{Folder, fails, says, works};
+use crate::pages::compare;
+use crate::tidy::root;
+
+const STEPS: [&str; 2] = ["prefill", "decode"];
+const SERVERS: [&str; 4] = ["vllm", "sglang", "trtllm", "hf"];
+
+/// A Qwen3 of two layers, the first without experts.
+fn experts(count: u64) -> String {
+    format!(
+        r#"{{"model_type": "qwen3_moe", "hidden_size": 64, "intermediate_size": 128, "num_hidden_layers": 2,
+            "num_attention_heads": 4, "num_key_value_heads": 2, "head_dim": 16, "vocab_size": 256,
+            "rms_norm_eps": 1e-5, "num_experts": {count}, "num_experts_per_tok": 2, "moe_intermediate_size": 256,
+            "decoder_sparse_step": 1, "mlp_only_layers": [0], "norm_topk_prob": true, "rope_theta": 10000.0,
+            "hidden_act": "silu", "tie_word_embeddings": false, "max_position_embeddings": 128,
+            "torch_dtype": "bfloat16"}}"#
+    )
+}
+
+/// A plan of generation in this folder.
+fn served(folder: &Folder, config: &str, machine: &str, batch: &str, more: &[&str]) -> String {
+    let (model, plan) = (folder.path("config.json"), folder.path("plan.json"));
+    fs::write(&model, config).unwrap();
+    let fixed = ["plan", "--config", &model, "-o", &plan, "--machine", machine, "--mode", "generate"];
+    let sizes = ["--batch", batch, "--prompt", "8", "--context", "32"];
+    works(&[&fixed[..], &sizes, more].concat());
+    plan
+}
+
+/// Heads split further than there are heads of keys; experts in a group; groups that share experts on two nodes; and
+/// experts that are too few for that.
+#[test]
+fn commands_of_servers() {
+    let on_nodes: &[&str] = &["--mesh", "16"];
+    // Less than all experts take.
+    let tight: &[&str] = &["--mesh", "16", "--memory", "600000B"];
+    for (name, config, machine, batch, more) in [
+        ("heads", config(1), "h100-80g-4x", "1", &[][..]),
+        ("experts", experts(16), "h100-80g-4x", "1", &[]),
+        ("groups", experts(16), "h100-80g-16x", "16", on_nodes),
+        ("units", experts(8), "h100-80g-16x", "16", tight),
+    ] {
+        let folder = Folder::new(&format!("served-{name}"));
+        let plan = served(&folder, &config, machine, batch, &[more, &["--for", "vllm"]].concat());
+        for target in SERVERS {
+            let path = format!("tests/cases/export/served-{name}-{target}.txt");
+            compare(&path, &exported(&folder, &plan, target));
+        }
+    }
+}
+
+/// The names that stand in what a server is given: arguments, keys, and words of Python.
+fn names(target: &str, text: &str) -> BTreeSet<String> {
+    let python = |line: &str| -> Vec<String> {
+        let named = line.split(['(', ',', ' ', ')']).filter_map(|it| it.split_once('='));
+        let named = named.map(|it| it.0.to_owned()).filter(|it| *it == it.to_lowercase() && !it.is_empty());
+        let styles = line.trim().strip_suffix("\",").and_then(|it| it.rsplit_once('"'));
+        named.chain(styles.map(|it| it.1.to_owned())).collect()
+    };
+    let of_line = |line: &str| match line.trim() {
+        it if it.starts_with('#') || it.starts_with("from ") => Vec::new(),
+        _ if target == "hf" => python(line),
+        it => {
+            let words = it.split([' ', '(', ')']).filter(|word| word.starts_with("--") && word.len() > 2);
+            let key = it
+                .split_once(':')
+                .map(|it| it.0)
+                .filter(|it| it.chars().all(|c| c.is_lowercase() || c == '_'));
+            words.chain(key).map(str::to_owned).collect()
+        }
+    };
+    text.lines()
+        .skip_while(|line| !line.starts_with("---- "))
+        .filter(|line| !line.starts_with("---- "))
+        .flat_map(of_line)
+        .collect()
+}
+
+/// Every name that is written is one that the runtime has, and no other is listed.
+#[test]
+fn names_of_servers_are_known() {
+    let known = fs::read_to_string(root().join("tests/cases/export/names.txt")).unwrap();
+    for target in SERVERS {
+        let rows = known.lines().filter_map(|line| line.strip_prefix(target)?.split(' ').nth(1));
+        let known: BTreeSet<String> = rows.map(str::to_owned).collect();
+        let mut used = BTreeSet::new();
+        for case in ["heads", "experts", "groups", "units"] {
+            let path = format!("tests/cases/export/served-{case}-{target}.txt");
+            used.extend(names(target, &fs::read_to_string(root().join(path)).unwrap()));
+        }
+        assert_eq!(used, known, "{target}");
+    }
+}
+
+/// What a plan's steps take, and what they take there (seconds), with what is lost.
+fn prices(folder: &Folder, plan: &str, target: &str, steps: &[&str]) -> (Vec<[f64; 2]>, Vec<String>) {
+    let to = folder.path(&format!("priced-{target}"));
+    let text = works(&["export", plan, "--to", target, "-o", &to, "--force", "--json"]);
+    let said: Value = serde_json::from_str(&text).unwrap();
+    let lost = said["lost"].as_array().unwrap().iter().map(|it| it.as_str().unwrap().to_owned()).collect();
+    let seconds = [&said["seconds"], &said["there"]["seconds"]];
+    let of = |name: &&str| seconds.map(|it| it.get(*name).unwrap_or(it).as_f64().unwrap());
+    (steps.iter().map(of).collect(), lost)
+}
+
+/// A plan for a server is as the server runs it; of another plan what is not is said, and costs something.
+#[test]
+fn plans_for_servers_are_as_they_run_them() {
+    let folder = Folder::new("served-for");
+    for target in SERVERS {
+        let plan = served(&folder, &config(1), "h100-80g-2x", "2", &["--for", target]);
+        let (prices, lost) = prices(&folder, &plan, target, &STEPS);
+        assert_eq!(lost, Vec::<String>::new(), "{target}");
+        assert!(prices.iter().all(|[own, there]| (own - there).abs() < 1e-9 * own), "{target} {prices:?}");
+    }
+    let plan = served(&folder, &config(1), "h100-80g-2x", "1", &["--in-time", "never"]);
+    let (prices, lost) = prices(&folder, &plan, "vllm", &STEPS);
+    assert!(prices.iter().all(|[own, there]| 1.01 * own < *there), "{prices:?}");
+    assert!(lost.iter().any(|it| it.contains("used whole by all devices alike")), "{lost:?}");
+}
+
+/// Servers have weights where they use them: where copies of all do not fit nothing is brought together.
+#[test]
+fn servers_fetch_no_weights() {
+    let folder = Folder::new("served-fetched");
+    let (model, path) = (folder.path("config.json"), folder.path("plan.json"));
+    fs::write(&model, config(1)).unwrap();
+    let fixed = ["plan", "--config", &model, "-o", &path, "--machine", "h100-80g-2x", "--in-time", "never"];
+    let sizes = ["--dim", "batch=2", "--dim", "sequence=8", "--mesh", "2", "--memory", "115000B"];
+    let fetched = |more: &[&str]| {
+        works(&[&fixed[..], &sizes, more].concat());
+        let plan = read(&path);
+        let at_rest = |it: &&Transfer| match &plan.graph.value(it.value).source {
+            Source::Weight(_) => true,
+            Source::Result { node, .. } => plan.assignments[node.0] == Assignment::Prepared,
+            _ => false,
+        };
+        let sends = |it: &&Transfer| it.moves.iter().any(|it| !matches!(it, Move::Slice { .. }));
+        plan.transfers.iter().filter(at_rest).filter(sends).count()
+    };
+    assert!(fetched(&[]) > 0);
+    assert_eq!(fetched(&["--for", "vllm"]), 0);
+    let (_, lost) = prices(&folder, &path, "vllm", &["step"]);
+    assert_eq!(lost, Vec::<String>::new());
+}
+
+#[test]
+fn what_is_not_served_is_said() {
+    let folder = Folder::new("served-refused");
+    let plan = served(&folder, &config(1), "h100-80g-2x", "2", &[]);
+    let to = folder.path("out");
+    let message = fails(2, &["export", &plan, "--to", "megatron", "-o", &to]);
+    says(&message, &["the plan is for inference, Megatron-LM trains"]);
+    let message = fails(2, &["export", &plan, "--to", "dtensor", "-o", &to]);
+    says(
+        &message,
+        &["is a plan of generation, expected one of a single program or a pipeline: DTensor is told"],
+    );
+    let model = folder.path("config.json");
+    let refused = |more: &[&str]| {
+        let fixed = ["plan", "--config", &model, "-o", &plan, "--machine", "h100-80g-8x"];
+        fails(1, &[&fixed[..], more].concat())
+    };
+    let train = ["--mode", "train", "--loss", "loss", "--dim", "batch=8", "--dim", "sequence=16"];
+    says(
+        &refused(&[&train[..], &["--for", "vllm"]].concat()),
+        &["`--for` goes with", "plans of inference for vllm"],
+    );
+    let generate = ["--mode", "generate", "--context", "32", "--for"];
+    says(&refused(&[&generate[..], &["torchtitan"]].concat()), &["`--mode train` for megatron, torchtitan"]);
+    says(&refused(&[&generate[..], &["jax"]].concat()), &["`--for jax` limits no plans of inference"]);
+    let message = refused(&[&generate[..], &["vllm", "--batch", "3"]].concat());
+    says(&message, &["vLLM does not share a model of 3 sequences at once, 4 heads of queries and 2 of keys"]);
+    let mesh = ["vllm", "--batch", "8", "--mesh", "3x3"];
+    says(&refused(&[&generate[..], &mesh].concat()), &["expected `--mesh` one of `8`, `4x2`, `2x2x2`"]);
+    works(&[&["plan", "--config", &model, "-o", &plan, "--machine", "h100-80g-2x"], &train[..]].concat());
+    let message = fails(2, &["export", &plan, "--to", "vllm", "-o", &to]);
+    says(&message, &["the plan is of a training step, vLLM serves: expected a plan of inference"]);
+}
