@@ -10,6 +10,7 @@
 //! unpacked by the instruction's stream.
 
 mod functions; // the functions of the library
+mod wires; // the streams that a process exchanges on
 mod live; // the communicators that are there, and how they end when all has to end
 mod library; // the library, found and called
 mod communicators; // those of all programs, made once

@@ -171,8 +171,8 @@ struct Walk {
     needed: Vec<usize>,
     /// What is computed before each instruction, in the order of the program (seconds).
     work: Vec<f64>,
-    /// The longest exchange beside computing (seconds).
-    longest: f64,
+    /// The longest of each clock (seconds).
+    longest: [f64; LANES],
     /// How many that come before each are not issued.
     left: Vec<usize>,
     issued: Vec<bool>,
@@ -208,7 +208,8 @@ impl Walk {
         for it in 0..count {
             work[it + 1] = work[it] + if exchanges[it] { 0.0 } else { seconds[it] };
         }
-        let longest = (0..count).filter(|&it| lanes[it] == BESIDE).map(|it| seconds[it]).fold(0.0, f64::max);
+        let mut longest = [0.0_f64; LANES];
+        (0..count).for_each(|it| longest[lanes[it]] = longest[lanes[it]].max(seconds[it]));
         let left: Vec<usize> = depends.before.iter().map(Vec::len).collect();
         let needed = needed::needed(&depends, &exchanges);
         let mut ready: [BTreeSet<(usize, usize)>; LANES] = Default::default();
@@ -283,10 +284,12 @@ impl Walk {
         self.depends.before[instruction].iter().map(over).fold(self.clock[0], f64::max)
     }
 
-    /// Issues what computing waits for, as soon as it can be.
+    /// Issues what computing waits for and is due; what nothing of the stretch waits for while its stream is idle.
     fn waited(&mut self) {
-        while let Some(&(_, exchange)) = self.ready[WAITED].first() {
-            if !self.try_issue(exchange) {
+        let end = self.seconds.len();
+        while let Some(exchange) = self.exchange(WAITED) {
+            let is_late = self.needed[exchange] < end || self.clock[WAITED] <= self.clock[0];
+            if !is_late || !self.try_issue(exchange) {
                 return;
             }
         }
@@ -319,7 +322,7 @@ impl Walk {
         }
         let end = self.start(operation) + self.seconds[operation];
         while self.clock[BESIDE] < end {
-            let Some(exchange) = self.exchange() else { return };
+            let Some(exchange) = self.exchange(BESIDE) else { return };
             if !self.try_issue(exchange) {
                 return;
             }
@@ -342,16 +345,16 @@ impl Walk {
         }
     }
 
-    /// The exchange beside computing that is best issued now.
+    /// The exchange of a clock that is best issued now.
     ///
     /// What is needed later is gathered ahead as late as all that is pending comes in time, twice the longest
     /// exchange before that; what nothing in the stretch waits for goes first until then.
-    fn exchange(&self) -> Option<usize> {
+    fn exchange(&self, lane: usize) -> Option<usize> {
         let end = self.seconds.len();
-        let dated = self.ready[BESIDE].iter().take_while(|it| it.0 < end).take(AHEAD);
-        let undated = self.ready[BESIDE].range((end, 0)..).next().map(|it| it.1);
+        let dated = self.ready[lane].iter().take_while(|it| it.0 < end).take(AHEAD);
+        let undated = self.ready[lane].range((end, 0)..).next().map(|it| it.1);
         let done = self.next[0].min(end);
-        let (mut pending, mut slack) = ((self.clock[BESIDE] - self.clock[0]).max(0.0), f64::INFINITY);
+        let (mut pending, mut slack) = ((self.clock[lane] - self.clock[0]).max(0.0), f64::INFINITY);
         for &(needed, it) in dated.clone() {
             pending += LEAD * self.seconds[it];
             slack = slack.min((self.work[needed] - self.work[done]).max(0.0) - pending);
@@ -359,7 +362,7 @@ impl Walk {
         let first = dated.clone().next().map(|it| it.1);
         match undated {
             Some(it) if slack > LEAD * self.seconds[it] => Some(it),
-            _ => first.filter(|_| slack <= 2.0 * self.longest).or(undated),
+            _ => first.filter(|_| slack <= 2.0 * self.longest[lane]).or(undated),
         }
     }
 

@@ -12,9 +12,9 @@ use std::time::Duration;
 use lower::{Action, CollectiveKind, CommunicatorId, Program, Way};
 use planner_ir::DType;
 
-use super::connection::Wires;
 use super::functions::{Handle, Unique};
 use super::library::{Collected, Library, Passed};
+use super::wires::Wires;
 use crate::error::DeviceError;
 use crate::gpu::Gpu;
 

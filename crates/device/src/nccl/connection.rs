@@ -15,8 +15,9 @@ use super::communicators::{Communicators, Members};
 use super::functions::Unique;
 use super::library::Library;
 use super::watch::Watch;
+use super::wires::Wires;
 use crate::error::DeviceError;
-use crate::gpu::{Gpu, Priority, Stream};
+use crate::gpu::{Gpu, Priority};
 
 /// What the plans of a process share.
 pub(crate) struct Connection {
@@ -30,27 +31,6 @@ pub(crate) struct Connection {
     /// The lists of ranks that programs have, and this rank's programs, until ranks are connected.
     members: RefCell<Vec<Members>>,
     own: RefCell<Vec<Program>>,
-}
-
-/// What everything is exchanged on.
-pub(super) struct Wires {
-    /// What computing waits for, and what goes between stages.
-    pub(super) waited: Stream,
-    /// What runs beside computing.
-    pub(super) beside: Stream,
-}
-
-impl Wires {
-    /// The one beside computing, or the other.
-    pub(super) fn of(&self, beside: bool) -> &Stream {
-        if beside { &self.beside } else { &self.waited }
-    }
-
-    /// Waits until all is over.
-    pub(super) fn synchronize(&self) -> Result<(), DeviceError> {
-        self.waited.synchronize()?;
-        self.beside.synchronize()
-    }
 }
 
 impl Connection {
