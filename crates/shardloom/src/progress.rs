@@ -1,4 +1,5 @@
-//! What is being done, for a person who waits: on the standard error, if that is a terminal, or for who calls.
+//! What is being done, for a person who waits: on the standard error, as a line that moves if that is a terminal
+//! and now and then as a line of a log if not; or for who calls.
 
 use std::thread;
 use std::time::Duration;
@@ -11,7 +12,7 @@ use launch::Listener;
 /// Whether progress is shown.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Wish {
-    /// If there is a terminal.
+    /// On a terminal as it goes, in logs now and then.
     Shown,
     /// Never.
     Hidden,
@@ -27,6 +28,8 @@ pub(crate) enum Progress {
 
 /// How often the line moves.
 const TICK: Duration = Duration::from_millis(100);
+/// How often what is done is said in logs: what is over before is not said.
+const IN_LOGS: Duration = Duration::from_secs(30);
 
 impl Progress {
     /// A line that says nothing yet.
@@ -40,16 +43,18 @@ impl Progress {
         if let Ok(style) = ProgressStyle::with_template("{spinner} {msg} ({elapsed})") {
             bar.set_style(style);
         }
+        // Where no thread can be started, the line moves when something is said, and nothing is in logs.
+        let ticks = bar.clone();
         if !bar.is_hidden() {
-            let ticks = bar.clone();
             let tick = move || {
                 while !ticks.is_finished() {
                     ticks.tick();
                     thread::sleep(TICK);
                 }
             };
-            // Where no thread can be started, the line moves when something is said.
             let _ = thread::Builder::new().spawn(tick);
+        } else if wish == Wish::Shown {
+            let _ = thread::Builder::new().spawn(move || log(&ticks, IN_LOGS, |line| eprintln!("{line}")));
         }
         Self::Line(bar)
     }
@@ -76,6 +81,19 @@ impl Progress {
     }
 }
 
+/// Says again and again what is done, and for how long, until the line is finished.
+fn log(bar: &ProgressBar, every: Duration, mut say: impl FnMut(String)) {
+    let mut next = every;
+    while !bar.is_finished() {
+        thread::sleep(TICK.min(every));
+        let elapsed = bar.elapsed();
+        if elapsed >= next && !bar.is_finished() {
+            next = elapsed + every;
+            say(format!("{} ({} s)", bar.message(), elapsed.as_secs()));
+        }
+    }
+}
+
 impl Listener for Progress {
     fn say(&self, what: String) {
         Self::say(self, what);
@@ -94,5 +112,25 @@ impl Drop for Progress {
         if let Self::Line(bar) = self {
             bar.finish_and_clear();
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// What takes long is said in logs with what it is, and no more once it is over.
+    #[test]
+    fn logs_say_what_is_done_until_it_is_over() {
+        let bar = ProgressBar::with_draw_target(None, ProgressDrawTarget::hidden());
+        bar.set_message("pricing 204 setups");
+        let mut lines = Vec::new();
+        log(&bar, Duration::from_millis(1), |line| {
+            lines.push(line);
+            if lines.len() == 3 {
+                bar.finish_and_clear();
+            }
+        });
+        assert_eq!(lines, ["pricing 204 setups (0 s)"; 3]);
     }
 }
