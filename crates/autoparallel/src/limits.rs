@@ -53,7 +53,13 @@ impl Limits {
             shards: role != Parallelism::Tensor,
         };
         let zero = self.zero[usize::from(groups > 1)];
-        Rules { axes: roles.iter().map(axis).collect(), sequence: self.sequence, zero }
+        Rules {
+            axes: roles.iter().map(axis).collect(),
+            sequence: self.sequence,
+            zero,
+            exact: false,
+            sums_once: false,
+        }
     }
 
     /// The meshes of so many devices in nodes of so many: all along one axis, and two of which the inner one is

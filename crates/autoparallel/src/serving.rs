@@ -107,7 +107,7 @@ pub fn ruled(served: &Served, shared: &Shared) -> (Mesh, Rules) {
     }
     let mesh = Mesh { axes: axes.iter().map(|it| Axis { name: it.0.to_owned(), size: it.1 }).collect() };
     let axes = axes.into_iter().map(|it| Ruled { role: it.2, experts: it.3, shards: false }).collect();
-    (mesh, Rules { axes, sequence: false, zero: 0 })
+    (mesh, Rules { axes, sequence: false, zero: 0, exact: false, sums_once: false })
 }
 
 fn divisors(number: u64) -> impl Iterator<Item = u64> {

@@ -30,7 +30,9 @@
 //! - [`compile`] — a model file and sizes to a plan, on the best of several meshes
 //! - [`derived`] — how the program of a plan comes about: from its model again
 //! - [`generation`] — decoders that make tokens
+//! - [`pinned`] — a plan that is what a strategy says
 //! - [`projected`] — what a plan costs as another runtime runs it
+//! - [`stated`] — a stated setup as a pinned plan
 //! - [`ways`] — the meshes that are tried for a plan
 //! - [`training`] — a plan and data to trained weights
 //!
@@ -39,8 +41,10 @@
 pub mod compile;
 pub mod derived;
 pub mod generation;
+pub mod pinned;
 pub mod pipeline;
 pub mod projected;
+pub mod stated;
 pub mod training;
 pub mod ways;
 

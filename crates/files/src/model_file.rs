@@ -86,8 +86,8 @@ pub(crate) fn open_of(path: &Path, sha256: &str) -> Result<ModelFile, Failure> {
     Ok(others.filter_map(Result::ok).find(|it| it.sha256 == sha256).unwrap_or(first))
 }
 
-/// The model that `model` writes of a configuration.
-fn configured(path: &Path, text: &[u8], of: Use) -> Result<ModelFile, Failure> {
+/// The model that `model` writes of the text of a configuration, which is called so.
+pub fn configured(path: &Path, text: &[u8], of: Use) -> Result<ModelFile, Failure> {
     let text = std::str::from_utf8(text).map_err(|error| Failure::file(path, error))?;
     let made =
         models::written(text, &Wanted::of(of), Data::Absent).map_err(|error| Failure::file(path, error))?;

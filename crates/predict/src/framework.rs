@@ -123,8 +123,11 @@ pub struct FrameworkError {
 /// The file with figures that hold for all.
 pub const COMMON: (&str, &str) = ("common", include_str!("../../../cost-models/frameworks/common.json"));
 
+/// What programs of plans are called, as a framework.
+pub const PROGRAMS: &str = "shardloom";
+
 /// The frameworks that there are files of.
-pub const FILES: [(&str, &str); 8] = [
+pub const FILES: [(&str, &str); 9] = [
     ("megatron-lm", include_str!("../../../cost-models/frameworks/megatron-lm.json")),
     ("megatron-core", include_str!("../../../cost-models/frameworks/megatron-core.json")),
     ("nemo", include_str!("../../../cost-models/frameworks/nemo.json")),
@@ -133,6 +136,7 @@ pub const FILES: [(&str, &str); 8] = [
     ("serving", include_str!("../../../cost-models/frameworks/serving.json")),
     ("torchtitan", include_str!("../../../cost-models/frameworks/torchtitan.json")),
     ("fsdp-compiled", include_str!("../../../cost-models/frameworks/fsdp-compiled.json")),
+    (PROGRAMS, include_str!("../../../cost-models/frameworks/shardloom.json")),
 ];
 
 impl Figure {
@@ -285,6 +289,15 @@ impl Framework {
     pub fn on(mut self, machine: &str) -> Self {
         for (_, figures) in self.on.iter().filter(|(device, _)| machine.starts_with(device)) {
             self.figures.extend(figures.clone());
+        }
+        self
+    }
+
+    /// The same with nothing of this.
+    #[must_use]
+    pub fn without(mut self, figure: Figure) -> Self {
+        if let Some(stated) = self.figures.get_mut(&figure) {
+            stated.value = 0.0;
         }
         self
     }

@@ -298,8 +298,16 @@ impl Assembly<'_> {
         for value in self.section.graph.value_ids() {
             let Source::State(state) = &self.section.graph.value(value).source else { continue };
             let Some(rest) = &self.assembled.rest[value.0] else { continue };
-            let time = |&layout: &usize| prices.rest(state, &self.space.layouts[value.0][layout]);
-            self.assembled.problem.times[rest.node] = rest.layouts.iter().map(time).collect();
+            let layouts = rest.layouts.iter().map(|&layout| &self.space.layouts[value.0][layout]);
+            let mut times: Vec<f64> = layouts.clone().map(|it| prices.rest(state, it)).collect();
+            if let Some(rules) = prices.rules().filter(|it| it.exact) {
+                let shards: Vec<usize> = layouts.map(|it| rules.shards(state, it)).collect();
+                let kept = shards.iter().zip(&times).filter(|(_, time)| time.is_finite());
+                let most = kept.map(|(count, _)| *count).max().unwrap_or(0);
+                let fewer = times.iter_mut().zip(shards).filter(|(_, count)| *count < most);
+                fewer.for_each(|(time, _)| *time = f64::INFINITY);
+            }
+            self.assembled.problem.times[rest.node] = times;
         }
     }
 

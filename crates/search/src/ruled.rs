@@ -4,14 +4,15 @@
 //! the ways to compute each forward operation those in which no axis does anything else, and of these the ones
 //! that split as much of examples and sequences as any, and products with as many axes as any. Gradients go
 //! with what they are of. Of the layouts in which states are kept it leaves those of a stage of ZeRO, or below;
-//! weights that are no states are used as they lie, but where that stage is the third.
+//! where the stage is exact, of these the ones that are sharded over as many axes as any. Weights that are no
+//! states are used as they lie, but where that stage is the third.
 
 use std::sync::Arc;
 
 use plan::Parallelism;
 use planner_ir::{
-    ElementwiseClass, GatherClass, Graph, Layout, LoopId, Loops, Move, NodeId, Op, OpClass, Partition, Phase,
-    Role as Splits, Source, State, StateKind,
+    AxisId, ElementwiseClass, GatherClass, Graph, Layout, LoopId, Loops, Move, NodeId, Op, OpClass,
+    Partition, Phase, Role as Splits, Source, State, StateKind,
 };
 use rewrite::{Edge, Space};
 
@@ -50,6 +51,11 @@ pub struct Rules {
     pub sequence: bool,
     /// The highest stage of ZeRO.
     pub zero: u8,
+    /// Whether states are sharded as far as that stage says, and sequences split wherever they may be, and not
+    /// only no further.
+    pub exact: bool,
+    /// Whether, besides, gradients owe their sums until the update, below the stage that shards them.
+    pub sums_once: bool,
 }
 
 /// What a loop runs over: it may be several things, where a shape does not tell.
@@ -71,12 +77,7 @@ const TOKENS: Over = Over { examples: true, sequence: true, inner: false, expert
 impl Rules {
     /// Whether a state may be kept so.
     pub fn keeps(&self, state: &State, layout: &Layout) -> bool {
-        let level = match state.kind {
-            StateKind::Parameter => 3,
-            StateKind::Gradient => 2,
-            StateKind::Master | StateKind::FirstMoment | StateKind::SecondMoment => 1,
-            StateKind::Total => return true,
-        };
+        let Some(level) = level(state) else { return true };
         let allowed = |axis: usize| {
             let it = &self.axes[axis];
             let of_experts = || {
@@ -85,6 +86,21 @@ impl Rules {
             it.role == Parallelism::Tensor || it.shards && self.zero >= level || of_experts()
         };
         layout.axes().into_iter().all(|axis| allowed(axis.0))
+    }
+
+    /// Over how many of the axes that shard it a state in this layout is sharded. Of gradients that are
+    /// summed once in a step, over how many axes of examples and sequences they owe that.
+    pub fn shards(&self, state: &State, layout: &Layout) -> usize {
+        match level(state) {
+            Some(level) if self.zero >= level => {
+                layout.axes().into_iter().filter(|axis| self.axes[axis.0].shards).count()
+            }
+            _ if self.sums_once && state.kind == StateKind::Gradient => {
+                let is_tensor = |axis: &&AxisId| self.axes[axis.0].role == Parallelism::Tensor;
+                layout.owed.iter().filter(|axis| !is_tensor(axis)).count()
+            }
+            _ => 0,
+        }
     }
 
     /// Which of some ways to compute a forward operation are left; all, if none is as the rule wants.
@@ -100,8 +116,11 @@ impl Rules {
         };
         // The scores of all tokens are brought together for their loss, or not.
         let wide = product && !makes_scores(graph, node);
-        let score =
-            |partition: &Partition| (count(partition, false), if wide { count(partition, true) } else { 0 });
+        let along_sequence = self.exact && self.sequence && is_stream(&it.op, &loops);
+        let score = |partition: &Partition| {
+            let tensor = if wide || along_sequence { count(partition, true) } else { 0 };
+            (count(partition, false), tensor)
+        };
         let scores =
             || partitions.iter().zip(&allowed).filter(|(_, allowed)| **allowed).map(|(it, _)| score(it));
         match scores().max() {
@@ -141,6 +160,16 @@ impl Rules {
                 over.inner && !is_stream(op, loops) || over.sequence && self.sequence && between
             }
         }
+    }
+}
+
+/// The stage of ZeRO from which on a state is sharded.
+fn level(state: &State) -> Option<u8> {
+    match state.kind {
+        StateKind::Parameter => Some(3),
+        StateKind::Gradient => Some(2),
+        StateKind::Master | StateKind::FirstMoment | StateKind::SecondMoment => Some(1),
+        StateKind::Total => None,
     }
 }
 

@@ -4,6 +4,7 @@
 //! - [`goals`] — what is asked of these errors
 //! - [`scatter`] — points as a picture
 //! - [`ops`] — measured times of single operations
+//! - [`plans`] — stated training steps as pinned plans
 
 pub mod page;
 
@@ -12,6 +13,8 @@ pub mod goals;
 pub mod scatter;
 
 pub mod ops;
+
+pub mod plans;
 
 #[cfg(test)]
 #[path = "../../../tests/outside.rs"]

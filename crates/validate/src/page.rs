@@ -26,7 +26,8 @@ const HEAD: &str = "\
 What the prices of this repository say of published runs, and what was measured. The page is
 written by `shardloom validate --data DIR --report docs/price-validation.md`; `--json` prints every
 row. An error is |predicted − measured| / measured. Order is Spearman's correlation of ranks in
-sweeps of at least 8 rows; the lowest is shown.
+sweeps of at least 8 rows; the lowest is shown. What plans say of the same runs is on a [page of its
+own](plan-validation.md).
 ";
 
 const NOT_MODELLED: &str = "

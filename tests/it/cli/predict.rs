@@ -50,7 +50,7 @@ fn a_setup_that_makes_no_sense_is_one_message() {
         "\"nemo\"",
         "\"mine\"",
         "framework `mine`: no such framework, expected one of megatron-lm, megatron-core, nemo, deepspeed, \
-         fsdp, serving, torchtitan, fsdp-compiled",
+         fsdp, serving, torchtitan, fsdp-compiled, shardloom",
     );
     let missing = folder.path("absent.toml");
     assert!(fails(2, &["predict", "--config", &missing]).starts_with(&format!("error: {missing}: ")));
@@ -257,4 +257,40 @@ fn a_setup_has_the_room_that_a_plan_has() {
     assert_eq!(all - bytes, 3_000_000_000);
     let short = works(&["predict", "--config", &config, "--reserve", "40GB"]);
     assert!(short.contains("a device: does not fit"), "{short}");
+}
+
+/// Three rows of small models: one on one mesh, one in stages, one that is not planned.
+#[test]
+fn every_stated_training_step_is_planned_or_skipped_with_a_reason() {
+    let folder = Folder::new("validate-plans");
+    let columns = "row_id,source,gpu,n_gpus,framework,layers,hidden,heads,seq,gbs,mbs,tp,pp,vpp,dp,step_time_s,\
+                   mlp_gated,zero_stage,precision,vocab";
+    let rows = "a,mine,H100-SXM5-80GB,8,FSDP,2,128,4,64,8,1,1,1,1,8,0.01,1,3,bf16,256\n\
+                b,mine,H100-SXM5-80GB,8,Megatron-LM,2,128,4,64,8,1,2,2,1,2,0.01,0,0,bf16,256\n\
+                c,other,H100-SXM5-80GB,8,Megatron-LM,2,128,4,64,8,1,2,2,1,2,0.01,0,0,fp8,256\n";
+    fs::write(folder.path("training_throughput.csv"), format!("{columns}\n{rows}")).unwrap();
+    let (data, report) = (folder.path(""), folder.path("report.md"));
+    let lines = works(&["validate", "--plans", "--data", &data, "--json"]);
+    let rows: Vec<Value> = lines.lines().map(|line| serde_json::from_str(line).unwrap()).collect();
+    let skipped: Vec<bool> = rows.iter().map(|row| row["skipped"].is_string()).collect();
+    assert_eq!(skipped, [false, false, true], "{lines}");
+    for row in &rows[..2] {
+        let ms = |name: &str| row[name].as_f64().unwrap();
+        let added: f64 =
+            row["framework_terms"].as_array().unwrap().iter().map(|it| it["ms"].as_f64().unwrap()).sum();
+        assert!((ms("planned_ms") + added - ms("with_framework_ms")).abs() < 1e-9, "{row}");
+        for (total, terms) in [("planned_ms", "planned_terms"), ("predicted_ms", "predicted_terms")] {
+            let terms: f64 = row[terms].as_array().unwrap().iter().map(|it| it["ms"].as_f64().unwrap()).sum();
+            assert!((terms / ms(total) - 1.0).abs() < 1e-9, "{row}");
+        }
+        assert!(ms("simulated_ms") > 0.0 && (ms("measured_ms") - 10.0).abs() < 1e-9, "{row}");
+    }
+    let text = works(&["validate", "--plans", "--data", &data, "--source", "mine", "--report", &report]);
+    assert!(text.contains("mine") && !text.contains("skipped"), "{text}");
+    assert!(fs::read_to_string(&report).unwrap().contains("| b | mine | 8 x H100-SXM5-80GB |"));
+    let refused = fails(1, &["validate", "--plans", "--data", &data, "--source", "nobody"]);
+    assert_eq!(
+        refused,
+        "error: `--source nobody`: no row of training_throughput.csv is of that source, expected one of mine, other\n"
+    );
 }

@@ -376,7 +376,7 @@ const ROWS: &[Row] = &[
     },
     Row {
         commands: &["validate"],
-        options: &["report", "ops", "fit", "local", "machine", "ledger"],
+        options: &["report", "ops", "fit", "plans", "sources", "local", "machine", "ledger"],
         meant: Always,
     },
     Row {

@@ -31,6 +31,13 @@ pub struct ValidateArguments {
     /// With --ops, fit the laws of machine files anew and write the files, and errors of each law, to a folder
     #[arg(long, requires = "ops", value_name = "DIR", conflicts_with = "report")]
     pub fit: Option<PathBuf>,
+    /// Plan the training steps instead: each stated setup as a pinned plan, simulated, beside its price and what
+    /// was measured
+    #[arg(long, conflicts_with_all = ["ops", "local"])]
+    pub plans: bool,
+    /// With --plans, only rows of this source; may be repeated
+    #[arg(long = "source", requires = "plans", value_name = "NAME")]
+    pub sources: Vec<String>,
     /// Run plans on this machine instead, beside what they should take by prices measured just before
     #[arg(long, conflicts_with = "report")]
     pub local: bool,
@@ -78,7 +85,9 @@ Examples:
   shardloom validate --data measurements
   shardloom validate --data measurements --json
   shardloom validate --data measurements --report docs/price-validation.md
+  shardloom validate --data measurements --plans --source fms_fsdp
   shardloom validate --local --ledger docs/ledger/local-prices.jsonl
 
 Files are known by their names, such as training_throughput.csv. With --json there is one object a
-row: {file,row_id,source,predicted,measured} or {file,row_id,source,skipped:\"why\"}.";
+row: {file,row_id,source,predicted,measured} or {file,row_id,source,skipped:\"why\"}; with --plans
+{file,row,source,gpu,planned_ms,simulated_ms,predicted_ms,measured_ms} or {file,row,source,gpu,skipped:\"why\"}.";

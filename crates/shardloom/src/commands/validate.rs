@@ -1,6 +1,7 @@
 //! `validate`: prices beside published measurements.
 
 mod ops; // measured operations
+mod plans; // stated setups as pinned plans
 
 use std::fmt::Write as _;
 use std::path::{Path, PathBuf};
@@ -31,6 +32,9 @@ pub(crate) fn validate(
     }
     if let Some(folder) = &arguments.ops {
         return ops::ops(folder, arguments, context);
+    }
+    if arguments.plans {
+        return plans::plans(arguments, context);
     }
     let files = files(&arguments.data)?;
     let (kinds, mut outcomes, mut unknown) = (rows::kinds(), Vec::new(), Vec::new());

@@ -97,6 +97,7 @@ const LINES: &[&str] = &[
     "score --deepspeed d --machine m",
     "validate",
     "validate --local",
+    "validate --plans",
     "kernels p.json",
 ];
 

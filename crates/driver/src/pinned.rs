@@ -1,0 +1,142 @@
+//! A plan that is what a strategy says: each axis of a mesh does one thing, and nothing else is chosen.
+
+use autoparallel::staged::{Forward, Meshes, Order, Wanted, staged};
+use autoparallel::target::Target;
+use autoparallel::variants::{Decisions, Phases, Training};
+use cost_models::cluster::Cluster;
+use export::Strategy;
+use export::strategy::Again;
+use files::model_file::ModelFile;
+use files::{Failure, machine};
+use plan::{Parallelism, Pipeline, Plan, Recipe, Recompute};
+use planner_ir::{Axis, Graph, Mesh};
+use rewrite::Steps;
+use schedule::Schedule;
+use search::{OverExperts, Ruled, Rules};
+
+use crate::pipeline;
+
+/// A model that is trained on a cluster.
+#[derive(Clone, Copy, Debug)]
+pub struct Job<'a> {
+    /// Its file.
+    pub file: &'a ModelFile,
+    /// It, with its dimensions bound: the examples of a micro-batch of all devices.
+    pub graph: &'a Graph,
+    /// What the plan says of the model.
+    pub header: &'a plan::ModelFile,
+    /// How it is trained; what is computed again is the strategy's.
+    pub recipe: &'a Recipe,
+    /// What a device may hold (bytes).
+    pub capacity: u64,
+    /// The devices.
+    pub cluster: &'a Cluster,
+    /// Whether states are sharded as far as the strategy says, or no further.
+    pub exact: bool,
+}
+
+/// The cheapest plan on one mesh in which no axis does more than its kind of parallelism, states are sharded no
+/// further, and what is computed again is that of the strategy.
+pub fn plan(job: &Job<'_>, strategy: &Strategy) -> Result<Plan, Failure> {
+    let machine = machine::single(job.cluster)?;
+    let recipe = Recipe { recompute: vec![], ..job.recipe.clone() };
+    let decisions = Decisions::Only(again(strategy));
+    let training = Training { recipe, decisions, phases: Phases::Together };
+    let prepared = pipeline::prepare_training(job.file, job.graph, &training, &mut |_, _| {})?;
+    let (mesh, rules) = ruled(strategy, job)?;
+    let target = Target {
+        capacity: job.capacity,
+        steps: Steps::One,
+        rules: Some(&rules),
+        ..Target::of(&machine, &mesh)
+    };
+    pipeline::plan(&prepared, job.header, &target, &mut |_, _| {})
+}
+
+/// The same in stages, of which each has the strategy's layers; by this order of work where the strategy's has no
+/// name.
+pub fn pipeline(job: &Job<'_>, strategy: &Strategy, written: Option<&Schedule>) -> Result<Pipeline, Failure> {
+    let recipe = Recipe { recompute: vec![], ..job.recipe.clone() };
+    let forward = Forward::of(job.file, job.graph, &recipe)?.again(&again(strategy));
+    let (mesh, rules) = ruled(strategy, job)?;
+    let order = match (strategy.schedule, written) {
+        (Some(kind), _) => Order::Named(kind),
+        (None, Some(schedule)) => Order::Written(schedule.clone()),
+        (None, None) => return Err(Failure::Input("its order of work is not said".to_owned())),
+    };
+    let wanted = Wanted {
+        cluster: job.cluster,
+        meshes: Meshes::Alike(&mesh),
+        memory: Some(job.capacity),
+        steps: Steps::One,
+        order,
+        chunks: usize::try_from(strategy.chunks).unwrap_or(1),
+        first: Some(first_blocks(&forward, strategy)),
+        fixed: &[],
+        rules: Some(&rules),
+    };
+    staged(&forward, job.header, &wanted, &|_| {})
+}
+
+/// The first block of each stage: the first that has a parameter of its first layer, or what follows all layers.
+fn first_blocks(forward: &Forward, strategy: &Strategy) -> Vec<usize> {
+    let layer = |name: &str| {
+        let rest = name.strip_prefix(&strategy.prefix)?;
+        rest.strip_prefix('.').unwrap_or(rest).split('.').next()?.parse::<u64>().ok()
+    };
+    let of_blocks: Vec<Option<u64>> =
+        forward.weights().iter().map(|names| names.iter().filter_map(|name| layer(name)).min()).collect();
+    let end = of_blocks.iter().rposition(Option::is_some).map_or(0, |last| last + 1);
+    let mut start = 0;
+    let first = |&layers: &u64| {
+        let from = start;
+        start += layers;
+        match from {
+            0 => 0,
+            _ => of_blocks.iter().position(|it| it.is_some_and(|layer| layer >= from)).unwrap_or(end),
+        }
+    };
+    let mut all: Vec<usize> = strategy.layers.iter().map(first).collect();
+    // A first stage without layers has what comes before them.
+    let before = of_blocks.iter().position(Option::is_some).unwrap_or(0);
+    all.iter_mut().skip(1).filter(|first| **first == 0).for_each(|first| *first = before);
+    all
+}
+
+fn again(strategy: &Strategy) -> Recompute {
+    match strategy.recompute {
+        Again::Nothing => Recompute::Nothing,
+        Again::Selective => Recompute::Selective,
+        Again::Full => Recompute::Full,
+    }
+}
+
+/// The mesh of a stage group, and what its axes are for: data, context and tensor parallelism from the outermost
+/// axis on, experts over the innermost data parallel devices.
+fn ruled(strategy: &Strategy, job: &Job<'_>) -> Result<(Mesh, Rules), Failure> {
+    let Strategy { data, context, tensor, experts, zero, sharded, sequence, .. } = *strategy;
+    let inner = if experts > 1 { experts } else { sharded };
+    if !data.is_multiple_of(inner) {
+        return Err(Failure::Input(format!("{inner} devices are no part of {data} data parallel ones")));
+    }
+    let of = |role: Parallelism, experts: bool, shards: bool| Ruled {
+        role,
+        experts: if experts { OverExperts::MaySplit } else { OverExperts::AsOthers },
+        shards: shards && zero > 0,
+    };
+    let axes = [
+        ("replica", data / inner, of(Parallelism::Data, false, experts > 1)),
+        ("data", inner, of(Parallelism::Data, experts > 1, true)),
+        ("context", context, of(Parallelism::Context, false, true)),
+        ("tensor", tensor, of(Parallelism::Tensor, false, false)),
+    ];
+    let mut axes: Vec<_> = axes.into_iter().filter(|it| it.1 > 1).collect();
+    if axes.is_empty() {
+        axes.push(("data", 1, of(Parallelism::Data, false, false)));
+    }
+    let named = |&(name, size, _): &(&str, u64, Ruled)| Axis { name: name.to_owned(), size };
+    let mesh = Mesh { axes: axes.iter().map(named).collect() };
+    let sums_once = job.exact && strategy.micro_batches > 1;
+    let axes = axes.into_iter().map(|it| it.2).collect();
+    Ok((mesh, Rules { axes, sequence, zero, exact: job.exact, sums_once }))
+}
