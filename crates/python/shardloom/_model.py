@@ -17,9 +17,10 @@ def source(model: Any, folder: Path, inputs: Any) -> tuple[str, Any]:
     if isinstance(model, (str, os.PathLike)):
         return os.fspath(model), inputs
     if _module.is_module(model):
-        _module.export(model, inputs, folder / "model.onnx")
-        return str(folder / "model.onnx"), None
-    return str(config_file(model, folder / "model.json")), inputs
+        path = folder / f"{type(model).__name__}.onnx"
+        _module.export(model, inputs, path)
+        return str(path), None
+    return str(config_file(model, folder / "config.json")), inputs
 
 
 def config_file(config: Any, path: Path) -> Path:

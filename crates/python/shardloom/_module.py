@@ -45,10 +45,10 @@ def export(module: Any, inputs: Any, path: Path) -> None:
 
     try:
         import onnx_ir
-        from onnxscript import optimizer
+        import onnxscript  # noqa: F401: PyTorch exports with it
     except ImportError as error:
-        raise failure("input", f"a module is exported with `onnxscript`: `pip install 'shardloom[torch]'` ({error})") from error
-
+        message = f"a module is exported with `onnxscript`: `pip install 'shardloom[torch]'` ({error})"
+        raise failure("input", message) from error
     device = next((it.device for it in module.parameters()), torch.device("cpu"))
     if not isinstance(inputs, Mapping) or not inputs:
         found = "none" if inputs is None else f"`{type(inputs).__name__}`"
@@ -58,23 +58,23 @@ def export(module: Any, inputs: Any, path: Path) -> None:
     shapes = {name: _named(it) for name, it in inputs.items()}
     with _answering(module):
         try:
-            program = torch.onnx.export(
+            program: Any = torch.onnx.export(
                 module,
                 (),
                 kwargs=examples,
                 dynamo=True,
                 dynamic_shapes=shapes if any(shapes.values()) else None,
                 input_names=list(examples),
+                # The planner folds and simplifies by itself.
                 optimize=False,
                 verbose=False,
             )
         except Exception as error:
-            raise failure("input", f"PyTorch cannot export the module `{type(module).__name__}`: {error}") from error
+            words = re.sub("\x1b[^m]*m", "", str(error))
+            raise failure("input", f"PyTorch cannot export the module `{type(module).__name__}`: {words}") from error
     model = program.model
-    numbers = _set_aside(model.graph, {name for name, _ in module.named_parameters(remove_duplicate=False)})
-    # What numbers of parameters would be folded into is left as it is: they are inputs for the moment.
-    optimizer.optimize_ir(model)
-    _put_back(model.graph, numbers, onnx_ir)
+    parameters = {name for name, _ in module.named_parameters(remove_duplicate=False)}
+    _without_numbers(model.graph, parameters, path.name + ".data", onnx_ir)
     _name_outputs(model.graph, program.exported_program.call_spec.out_spec)
     onnx_ir.save(model, path)
 
@@ -114,22 +114,27 @@ def _type(name: str, given: Any) -> tuple[str, list[Any]]:
     return kind, [int(it) if str(it).isdigit() else it for it in dims]
 
 
+# What a configuration of `transformers` says while its model is exported: there is no cache, and experts are products
+# that ONNX has.
+_EXPORTED = {"use_cache": False, "_experts_implementation": "batched_mm"}
+
+
 @contextmanager
 def _answering(module: Any) -> Iterator[None]:
-    """A module as it answers, without dropout, and without the cache of a model of `transformers`."""
+    """A module as it answers, without dropout."""
     training = [it for it in module.modules() if it.training]
     config = getattr(module, "config", None)
-    cached = getattr(config, "use_cache", None)
+    before = {name: getattr(config, name) for name in _EXPORTED if hasattr(config, name)}
     module.eval()
-    if cached is not None:
-        config.use_cache = False
+    for name in before:
+        setattr(config, name, _EXPORTED[name])
     try:
         yield
     finally:
         for it in training:
             it.training = True
-        if cached is not None:
-            config.use_cache = cached
+        for name, value in before.items():
+            setattr(config, name, value)
 
 
 def _name_outputs(graph: Any, structure: Any) -> None:
@@ -153,34 +158,16 @@ def _name_outputs(graph: Any, structure: Any) -> None:
     name("output", _pytree.tree_unflatten(list(range(len(graph.outputs))), structure))
 
 
-def _set_aside(graph: Any, parameters: set[str]) -> list[tuple[Any, Any]]:
-    """Makes parameters inputs of a graph, and what has no numbers: these, and what they are."""
-    aside = []
-    for name, value in list(graph.initializers.items()):
-        tensor = value.const_value
-        raw = getattr(tensor, "raw", None)
-        if name in parameters or getattr(getattr(raw, "device", None), "type", None) == "meta":
-            del graph.initializers[name]
-            value.const_value = None
-            graph.inputs.append(value)
-            aside.append((value, tensor))
-    return aside
-
-
-def _put_back(graph: Any, aside: list[tuple[Any, Any]], onnx_ir: Any) -> None:
-    """Makes them weights again whose numbers are in a file that nobody writes: the same place for the same tensor."""
-    places: dict[Any, int] = {}
+def _without_numbers(graph: Any, parameters: set[str], file: str, onnx_ir: Any) -> None:
+    """Puts numbers of parameters, and what there are none of, into a file that nobody writes. Other numbers, such as
+    those of buffers, stay. What is one tensor is one weight already."""
     end = 0
-    for value, tensor in aside:
-        graph.inputs.remove(value)
-        if not value.uses():
+    for name, value in graph.initializers.items():
+        tensor = value.const_value
+        device = getattr(getattr(tensor, "raw", None), "device", None)
+        if name not in parameters and getattr(device, "type", None) != "meta":
             continue
-        raw = tensor.raw
-        place = (raw.untyped_storage()._cdata, raw.storage_offset(), tuple(raw.shape))
-        if place not in places:
-            places[place] = end
-            end += tensor.nbytes
         value.const_value = onnx_ir.ExternalTensor(
-            "model.onnx.data", places[place], tensor.nbytes, tensor.dtype, shape=tensor.shape, name=value.name
+            file, end, tensor.nbytes, tensor.dtype, shape=tensor.shape, name=value.name
         )
-        graph.initializers[value.name] = value
+        end += tensor.nbytes

@@ -130,7 +130,7 @@ class Plan:
         return plan
 
     def save(self, path: PathLike) -> None:
-        """Writes the plan file; beside it the model, `<name>.model.onnx` or `.json`, if there is no file of it yet."""
+        """Writes the plan file; the model beside it, `<name>.<model>`, if there is no other file of that."""
         path = Path(path)
         model = Path(self._facts["model"])
         if self._folder is not None and model.parent == Path(self._folder):
@@ -209,7 +209,7 @@ class Plan:
     def __repr__(self) -> str:
         return (
             f"<shardloom.Plan of {Path(self._facts['model']).name} for {self.machine}: {_milliseconds(self.time_ms)}, "
-            f"{_gigabytes(self.memory_bytes)}>"
+            f"{_size(self.memory_bytes)}>"
         )
 
     def _repr_html_(self) -> str:
@@ -219,7 +219,7 @@ class Plan:
             "strategy": "\n".join(self.strategy),
             "step": f"{_milliseconds(self.time_ms)} predicted{_proven(self.gap)}",
             **{f"– {name}": _milliseconds(taken) for name, taken in self.terms.items()},
-            "memory": f"{_gigabytes(self.memory_bytes)} of {_gigabytes(self.capacity_bytes)} on the fullest device",
+            "memory": f"{_size(self.memory_bytes)} of {_size(self.capacity_bytes)} on the fullest device",
         }
         if self.tokens_per_second is not None:
             rows["tokens"] = f"{self.tokens_per_second:.0f} tokens/s"
@@ -347,5 +347,5 @@ def _milliseconds(taken: float) -> str:
     return f"{taken:.3f} ms"
 
 
-def _gigabytes(held: int) -> str:
-    return f"{held / 1e9:.2f} GB"
+def _size(held: int) -> str:
+    return f"{held / 1e9:.2f} GB" if held >= 1e9 else f"{held / 1e6:.2f} MB"

@@ -161,13 +161,13 @@ class Configurations(Case):
         config = json.loads(Path(LLAMA).read_text())
         plan = self.planned(config)
         plan.save(self.folder / "llama.json")
-        self.assertEqual(json.loads((self.folder / "llama.model.json").read_text()), config)
+        self.assertEqual(json.loads((self.folder / "llama.config.json").read_text()), config)
         expected = str(plan.explain()).splitlines()[1:]
         del plan
         again = shardloom.load(self.folder / "llama.json")
-        self.assertEqual(again.explain()["model"]["path"], "llama.model.json")
+        self.assertEqual(again.explain()["model"]["path"], "llama.config.json")
         self.assertEqual(str(again.explain()).splitlines()[1:], expected)
-        self.assertTrue(again.check(model=self.folder / "llama.model.json")["accepted"])
+        self.assertTrue(again.check(model=self.folder / "llama.config.json")["accepted"])
 
 
 class Commands(Case):

@@ -24,6 +24,8 @@ class Layer(nn.Module):
 
     def forward(self, x: torch.Tensor) -> torch.Tensor:
         """Both, with what they are given added."""
+        if self.training:
+            raise RuntimeError("dropout would be exported")
         batch, length, _ = x.shape
         q, k, v = (it.view(batch, length, 4, 16).transpose(1, 2) for it in self.qkv(self.norm(x)).split(64, dim=-1))
         seen = nn.functional.scaled_dot_product_attention(q, k, v, is_causal=True)
@@ -78,11 +80,30 @@ class Modules(unittest.TestCase):
             plan.save(Path(folder, "decoder.json"))
             del plan
             plan = shardloom.load(Path(folder, "decoder.json"))
-            self.assertTrue(Path(folder, "decoder.model.onnx").exists())
+            self.assertTrue(Path(folder, "decoder.Decoder.onnx").exists())
             said = str(plan.check())
             self.assertIn("its program is the training step of its recipe", said)
             tensors = {name for name, _ in on_meta().named_parameters()}
             self.assertEqual({it["name"] for it in plan.explain()["parameters"]["trained"]}, tensors)
+
+    def test_what_is_one_tensor_is_trained_as_one(self) -> None:
+        class Tied(nn.Module):
+            """The embedding is the head, too, under another name."""
+
+            def __init__(self) -> None:
+                super().__init__()
+                self.embed = nn.Embedding(100, 16)
+                self.head = nn.Linear(16, 100, bias=False)
+                self.head.weight = self.embed.weight
+
+            def forward(self, tokens: torch.Tensor) -> dict[str, torch.Tensor]:
+                return {"logits": self.head(self.embed(tokens))}
+
+        with torch.device("meta"):
+            on_meta = Tied()
+        for module in (Tied(), on_meta):
+            plan = self.planned(module, mode="train", loss="cross-entropy:logits,labels")
+            self.assertEqual(len(plan.explain()["parameters"]["trained"]), 1)
 
     def test_sizes_may_be_those_of_tensors(self) -> None:
         tokens = torch.zeros((4, 32), dtype=torch.int64)
