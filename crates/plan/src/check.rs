@@ -41,6 +41,7 @@
 //!
 //! Of transfers:
 //! - **transfer-source**: it copies an earlier copy of the same value.
+//! - **transfer-read**: something reads the copy, else it is counted and not made.
 //! - **move**: the devices of a group hold what the move makes them exchange, and no block or
 //!   addend is lost.
 //! - **transfer-layout**: what devices hold after the moves is what the layout says.
@@ -91,7 +92,7 @@ pub use pipeline::{PIPELINE_RULES, check_pipeline};
 pub const MAX_DEVICES: u64 = 1 << 16;
 
 /// The names of the rules.
-pub const RULES: [&str; 33] = [
+pub const RULES: [&str; 34] = [
     "mesh",
     "devices",
     "graph",
@@ -114,6 +115,7 @@ pub const RULES: [&str; 33] = [
     "precision",
     "pin",
     "transfer-source",
+    "transfer-read",
     "move",
     "transfer-layout",
     "bytes",

@@ -43,9 +43,9 @@ impl Program {
         Self::random_and_half(dice).0
     }
 
-    /// A program, and the same of half as many examples. Both can be split along these alike.
+    /// A program, and the same of half as many examples.
     pub(super) fn random_and_half(dice: &mut Dice) -> (Self, Self) {
-        let batch = dice.of(&[12, 12, 24, 1, 9, 11, 35]);
+        let batch = dice.of(&[12, 12, 24, 1, 9, 11, 35, 70]);
         let (sequence, hidden) = (dice.of(&[6, 12, 10]), dice.of(&[4, 8, 12, 7]));
         let seed = dice.draw();
         let of = |batch: u64| {

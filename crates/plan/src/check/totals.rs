@@ -185,7 +185,7 @@ impl Holdings {
 fn holdings(plan: &Plan) -> Holdings {
     let graph = &plan.graph;
     let prepared = graph.prepared();
-    let read = read(plan);
+    let read = read(plan).0;
     let mut holdings = Holdings::default();
     for value in graph.value_ids() {
         let type_ = graph.type_of(value);
@@ -207,9 +207,9 @@ fn holdings(plan: &Plan) -> Holdings {
     holdings
 }
 
-/// The values that something reads as they are made: operations, outputs, states, copies that are
-/// read.
-fn read(plan: &Plan) -> BTreeSet<ValueId> {
+/// The values that something reads as they are made, and the transfers of which something reads the copy:
+/// operations, outputs, states, copies that are read.
+pub(super) fn read(plan: &Plan) -> (BTreeSet<ValueId>, BTreeSet<usize>) {
     let graph = &plan.graph;
     let mut uses: Vec<(ValueId, Copy)> = Vec::new();
     for (node, assignment) in graph.nodes.iter().zip(&plan.assignments) {
@@ -229,5 +229,5 @@ fn read(plan: &Plan) -> BTreeSet<ValueId> {
             Copy::Transferred(_) => {}
         }
     }
-    read
+    (read, followed)
 }

@@ -7,6 +7,7 @@ use planner_ir::{Layout, Mesh, Move, Type};
 use super::Violations;
 use super::blocks::{canonical, same};
 use super::moves::Held;
+use super::totals;
 use crate::plan::{Copy, Plan};
 
 /// What a transfer does, whatever value it is of.
@@ -14,9 +15,13 @@ type Kind<'a> = (&'a Type, &'a Layout, &'a [Move], &'a Layout, &'a [u64]);
 
 /// Adds what is violated.
 pub(super) fn check(plan: &Plan, found: &mut Violations) {
+    let (_, read) = totals::read(plan);
     let mut known: BTreeMap<Kind<'_>, Vec<(&'static str, String)>> = BTreeMap::new();
     for (index, transfer) in plan.transfers.iter().enumerate() {
         let place = format!("transfer {index} of %{}", transfer.value.0);
+        if !read.contains(&index) {
+            found.add("transfer-read", &place, "nothing reads the copy: it is not made".to_owned());
+        }
         let type_ = plan.graph.type_of(transfer.value);
         if let Err(error) = transfer.layout.check(&plan.mesh, type_) {
             found.add("layout-form", place, error);

@@ -222,12 +222,21 @@ const ANY: &[Mutant] = &[
         plan.transfers[transfer].seconds *= 1.5;
         Ok(true)
     }),
-    ("a transfer of another value", &["transfer-source", "operand-copy", "output"], |plan, u| {
+    (
+        "a transfer of another value",
+        &["transfer-source", "operand-copy", "output", "carried-copy"],
+        |plan, u| {
+            let Some(transfer) = transfer(plan, u)? else { return Ok(false) };
+            let value = ValueId(u.choose_index(plan.graph.values.len())?);
+            let changed = plan.transfers[transfer].value != value;
+            plan.transfers[transfer].value = value;
+            Ok(changed)
+        },
+    ),
+    ("a transfer that nothing reads", &["transfer-read"], |plan, u| {
         let Some(transfer) = transfer(plan, u)? else { return Ok(false) };
-        let value = ValueId(u.choose_index(plan.graph.values.len())?);
-        let changed = plan.transfers[transfer].value != value;
-        plan.transfers[transfer].value = value;
-        Ok(changed && is_read(plan, transfer))
+        plan.transfers.push(plan.transfers[transfer].clone());
+        Ok(true)
     }),
     ("a transfer of a value that there is not", &["reference"], |plan, u| {
         let Some(transfer) = transfer(plan, u)? else { return Ok(false) };
@@ -400,16 +409,6 @@ fn operands(plan: &mut Plan, node: usize) -> &mut Vec<Copy> {
 fn partition(plan: &mut Plan, node: usize) -> &mut Partition {
     let Assignment::Computed { partition, .. } = &mut plan.assignments[node] else { panic!("prepared") };
     partition
-}
-
-/// Whether something copies, reads or returns a copy.
-fn is_read(plan: &Plan, transfer: usize) -> bool {
-    let copy = Copy::Transferred(transfer);
-    let read = plan.assignments.iter().any(|it| match it {
-        Assignment::Prepared => false,
-        Assignment::Computed { operands, .. } => operands.contains(&copy),
-    });
-    read || plan.outputs.contains(&copy) || plan.transfers.iter().any(|it| it.from == copy)
 }
 
 /// Another layout that suits the value, with other elements or sums owed.

@@ -62,7 +62,8 @@ fn violations_of_steps_name_place_found_and_expected() {
         recipe: clips to a norm of 0, expected a number above 0 [recipe]
         operation 21: is `update_adamw beta1=0.9 beta2=0.95 epsilon=0.5 decay=0.125`, expected the recipe's `update_adamw beta1=0.9 beta2=0.95 epsilon=1e-8 decay=0.125` or without decay [recipe]
         operation 22: is `update_adamw beta1=0.9 beta2=0.95 epsilon=0.5 decay=0.125`, expected the recipe's `update_adamw beta1=0.9 beta2=0.95 epsilon=1e-8 decay=0.125` or without decay [recipe]
-        operation 23: is `update_adamw beta1=0.9 beta2=0.95 epsilon=0.5 decay=0.125`, expected the recipe's `update_adamw beta1=0.9 beta2=0.95 epsilon=1e-8 decay=0.125` or without decay [recipe]"#]].assert_eq(&lines);
+        operation 23: is `update_adamw beta1=0.9 beta2=0.95 epsilon=0.5 decay=0.125`, expected the recipe's `update_adamw beta1=0.9 beta2=0.95 epsilon=1e-8 decay=0.125` or without decay [recipe]
+        transfer 8 of %40: nothing reads the copy: it is not made [transfer-read]"#]].assert_eq(&lines);
     // The slice of a parameter for its update is read forward too.
     let lines = shown(&|plan| {
         let is_slice = |transfer: &crate::Transfer| transfer.value.0 == 8;
