@@ -157,7 +157,9 @@ fn slice(x: &Tensor, [starts, ends]: [&Tensor; 2], rest: &[Tensor]) -> Result<Ar
         let size = if extent == 0 { 0 } else { (length + step.abs() - 1).max(0) / step.abs() };
         sizes[dim] = u64::try_from(size).map_err(|_| KernelError::Size)?;
         op_starts[dim] = if sizes[dim] == 0 { 0 } else { u64::try_from(start).unwrap_or(0) };
-        op_steps[dim] = steps[index];
+        // A longer step takes one element, as one of the extent does.
+        let longest = i64::try_from(x.shape[dim]).unwrap_or(i64::MAX).max(1);
+        op_steps[dim] = steps[index].clamp(-longest, longest);
     }
     let op = Op::Slice { starts: op_starts, steps: op_steps, sizes };
     Ok(evaluate_tensors(&op, &[*x])?.remove(0))

@@ -51,6 +51,8 @@ fn slices_are_cut_as_in_numpy() {
     assert_eq!(slice(1, 4, 2), [1, 3]);
     assert_eq!(slice(-3, i64::MAX, 1), [2, 3, 4]);
     assert_eq!(slice(i64::MAX, i64::MIN, -2), [4, 2, 0]);
+    assert_eq!(slice(i64::MAX, i64::MIN, i64::MIN), [4]);
+    assert_eq!(slice(1, i64::MAX, i64::MAX), [1]);
     assert_eq!(slice(3, 0, -1), [3, 2, 1]);
     assert_eq!(slice(3, -10, -1), [3, 2, 1, 0]);
     assert_eq!(slice(4, 2, 1), [0; 0]);

@@ -34,9 +34,11 @@ pub(super) fn slice(b: &mut Builder, n: &OnnxNode) -> Result<ValueId> {
     let mut steps = vec![1; sizes.len()];
     for (place, &axis) in axes.iter().enumerate() {
         let dim = dimension(n, axis, sizes.len())?;
-        let (start, size) = taken(sizes[dim], froms[place], tos[place], strides[place])
-            .ok_or_else(|| n.wrong("a step of 0"))?;
-        (starts[dim], steps[dim], sizes[dim]) = (start, strides[place], size);
+        // A longer step takes one element, as one of the extent does.
+        let longest = signed(sizes[dim]).max(1);
+        steps[dim] = strides[place].clamp(-longest, longest);
+        (starts[dim], sizes[dim]) =
+            taken(sizes[dim], froms[place], tos[place], steps[dim]).ok_or_else(|| n.wrong("a step of 0"))?;
     }
     b.emit1(Op::Slice { starts, steps, sizes }, &[x])
 }

@@ -6,8 +6,9 @@ use std::process::Command;
 use super::fuzz::child::run;
 
 /// A model that is run on two ranks: its exit code, and a part of the message.
-const MODELS: [(&str, i32, &str); 20] = [
+const MODELS: [(&str, i32, &str); 21] = [
     ("broad_numbers/gated_delta.onnx", 0, ""),
+    ("broad_numbers/slice_step.onnx", 0, ""),
     ("empty_results/slice_of_nothing.onnx", 0, ""),
     ("empty_results/update_of_nothing.onnx", 0, ""),
     ("empty_results/window_of_nothing.onnx", 0, ""),
