@@ -28,8 +28,10 @@ impl Notes {
         Self { seconds: BTreeMap::new(), path: None, what: String::new() }
     }
 
-    /// What was measured of such a machine before a measurement for this output was ended, if it was.
+    /// What was measured of such a machine before a measurement for this output was ended, if it was. Nothing is
+    /// measured for an output that cannot be written.
     pub fn beside(output: &Path, what: &str) -> Result<Self, Failure> {
+        written::possible(output)?;
         let mut name = output.file_name().unwrap_or_default().to_os_string();
         name.push(".partial");
         Self::at(output.with_file_name(name), what)

@@ -128,6 +128,7 @@ fn check_outputs(job: &Job) -> Result<(), Failure> {
             let message = format!("cannot be written: `{}` is no folder", folder.display());
             return Err(Failure::file(output, message));
         }
+        written::possible(output)?;
         if outputs[..number].contains(output) {
             let message =
                 format!("{}: is the name of two outputs, expected different ones", output.display());

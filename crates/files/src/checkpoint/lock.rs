@@ -22,7 +22,19 @@ pub fn lock(folder: &Path) -> Result<Option<Lock>, Failure> {
     let unwritten = |error: io::Error| Failure::unwritten(folder, &error);
     std::fs::create_dir_all(folder).map_err(unwritten)?;
     let path = folder.join(LOCK);
-    let file = File::options().create(true).read(true).append(true).open(&path).map_err(unwritten)?;
+    // What a link leads to may be anywhere, and what is no file cannot be held.
+    if std::fs::symlink_metadata(&path).is_ok_and(|it| !it.is_file()) {
+        return Err(Failure::file(
+            &path,
+            "cannot be held: it is no file; remove it, and no other job may be running",
+        ));
+    }
+    let file = File::options()
+        .create(true)
+        .read(true)
+        .append(true)
+        .open(&path)
+        .map_err(|error| Failure::unwritten(&path, &error))?;
     match file.try_lock() {
         Ok(()) => Ok(Some(Lock(file))),
         Err(TryLockError::WouldBlock) => Err(Failure::file(

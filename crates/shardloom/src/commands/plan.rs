@@ -21,6 +21,9 @@ use crate::arguments::{Mode, PlanArguments, Stages};
 /// Plans a model.
 pub(crate) fn plan(arguments: &PlanArguments, context: &mut Context<'_, '_>) -> Result<Said, Failure> {
     written::differs(&arguments.output, &[arguments.model()])?;
+    if context.stages.last().is_none() {
+        written::possible(&arguments.output)?;
+    }
     let cluster = arguments.target.on(machine::cluster(&arguments.machine, arguments.devices)?);
     let single = || machine::one(&arguments.machine, &cluster);
     if arguments.recipe.mode == Mode::Generate {

@@ -31,6 +31,7 @@ pub(crate) fn simulate(
 ) -> Result<Said, Failure> {
     for output in arguments.trace.iter().chain(&arguments.memory_trace) {
         written::differs(output, &[arguments.plan.as_path()])?;
+        written::possible(output)?;
     }
     context.progress.say(format!("reading {}", arguments.plan.display()));
     let order = if arguments.one_by_one { Order::OneByOne } else { Order::Streams };

@@ -39,6 +39,7 @@ pub(super) fn sweep(arguments: &SweepArguments, context: &mut Context<'_, '_>) -
     let SweepArguments { plan, over, csv, svg: picture, .. } = arguments;
     for output in [csv, picture].into_iter().flatten() {
         written::differs(output, &[plan.model()])?;
+        written::possible(output)?;
     }
     let (what, values) = parsed(over)?;
     let file = model_file::open_for(plan.model(), plan.recipe.graph())?;

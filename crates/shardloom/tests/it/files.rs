@@ -274,6 +274,40 @@ fn a_second_job_in_a_folder_of_checkpoints_is_refused_as_long_as_the_first_lives
     );
 }
 
+/// What takes long is not begun for an output that cannot be written.
+#[test]
+fn outputs_that_cannot_be_written_are_refused_first() {
+    let folder = Folder::new("outputs");
+    let model = case("models/gpt2-bytes.onnx");
+    let sizes = ["--machine", "cpu-2x", "--mesh", "2", "--dim", "batch=2", "--dim", "sequence=8"];
+    let [json, csv, trace, tensors] =
+        ["a.json", "a.csv", "b.json", "a.safetensors"].map(|name| folder.path(name));
+    for place in [&json, &csv, &trace, &tensors] {
+        fs::create_dir(place).unwrap();
+    }
+    let train = ["train", plan(), "--data", &model, "--tokens", "u8", "--steps", "1000000", "--lr", "0.01"];
+    let loss = ["--machine", "cpu-2x", "--mode", "train", "--loss", "cross-entropy:logits,labels"];
+    for arguments in [
+        &[&["plan", &model, "-o", &json][..], &sizes].concat()[..],
+        &["calibrate", "-o", &json],
+        &[&["sweep", &model, "--over", "batch=2,4", "--csv", &csv][..], &loss].concat(),
+        &["simulate", plan(), "--trace", &trace],
+        &[&train[..], &["--weights", &tensors]].concat(),
+    ] {
+        let message = fails(arguments);
+        assert!(message.contains("cannot be written: is a directory"), "{message}");
+    }
+    assert_eq!(fs::read_dir(&folder.0).unwrap().count(), 4);
+    // Nor is a lock that is a link followed out of the folder.
+    let (place, target) = (folder.path("checkpoints"), folder.path("elsewhere"));
+    fs::create_dir(&place).unwrap();
+    symlink(&target, format!("{place}/.lock")).unwrap();
+    let weights = folder.path("w.safetensors");
+    let message = fails(&[&train[..], &["--weights", &weights, "--checkpoint", &place]].concat());
+    assert!(message.contains(".lock: cannot be held: it is no file"), "{message}");
+    assert!(!Path::new(&target).exists());
+}
+
 #[test]
 fn a_file_that_may_not_grow_has_its_exit_code() {
     let folder = Folder::new("size");
