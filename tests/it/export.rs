@@ -1,5 +1,6 @@
 //! Plans in the words of other runtimes.
 
+mod scored; // what is written for frameworks that train, read back
 mod serving; // plans of inference in the words of servers
 
 use std::fs;

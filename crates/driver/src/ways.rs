@@ -43,8 +43,9 @@ pub fn unlimited(given: Option<&Mesh>, machine: &Machine) -> Vec<Way> {
 pub fn limits(target: Runtime) -> Result<Limits, Failure> {
     let message =
         format!("`--for {target}` limits nothing but time steps: leave it out and give `--in-time never`");
-    let Range { zero, sequence, schedules } = target.range().ok_or(Failure::Usage(message))?;
-    Ok(Limits { title: target.title(), zero, sequence, schedules })
+    let range = target.range().ok_or(Failure::Usage(message))?;
+    let Range { sequence, ref schedules, .. } = range;
+    Ok(Limits { title: target.title(), zero: range.highest(), sequence, schedules: schedules.clone() })
 }
 
 fn of_training(runtime: Runtime, given: Option<&Mesh>, machine: &Machine) -> Result<Vec<Way>, Failure> {

@@ -12,15 +12,17 @@ use serde_json::{Value, json};
 use crate::file::File;
 use crate::job::Job;
 use crate::placements::{Cut, cuts};
+use crate::range::Range;
 use crate::strategy::{Again, Strategy};
 
 /// What DeepSpeed runs of a strategy.
-pub(crate) fn limited(strategy: Strategy, lost: &mut Vec<String>) -> Strategy {
+pub(crate) fn limited(strategy: Strategy, range: &Range, lost: &mut Vec<String>) -> Strategy {
     let mut limited = strategy;
     if limited.pipeline > 1 {
-        if limited.zero > 1 {
-            lost.push(format!("ZeRO-{} with a pipeline: DeepSpeed has ZeRO-1 there", limited.zero));
-            limited.zero = 1;
+        let zero = range.nearest(limited.zero, limited.pipeline);
+        if limited.zero != zero {
+            lost.push(format!("ZeRO-{} with a pipeline: DeepSpeed has ZeRO-{zero} there", limited.zero));
+            limited.zero = zero;
         }
         if limited.schedule != Some(Kind::OneForwardOneBackward) {
             let name = limited.schedule.map_or("one of its own", Kind::name);
@@ -78,7 +80,7 @@ pub(crate) fn files(strategy: &Strategy, job: &Job<'_>) -> Vec<File> {
         "train_batch_size": strategy.examples(),
         "train_micro_batch_size_per_gpu": strategy.micro_batch,
         "gradient_accumulation_steps": strategy.micro_batches,
-        "zero_optimization": { "stage": strategy.zero },
+        "zero_optimization": { "stage": strategy.zero, "overlap_comm": true },
         "bf16": { "enabled": strategy.element == DType::BF16 },
         "fp16": { "enabled": strategy.element == DType::F16 },
         "gradient_clipping": strategy.clip.unwrap_or(0.0),

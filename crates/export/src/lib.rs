@@ -20,6 +20,7 @@ pub mod target;
 
 mod error; // why there is no export
 mod file; // what a target reads
+mod range; // what a target runs of what there is to choose
 mod layers; // which layers stages have
 mod roles; // what the axes of a mesh are for
 mod server; // what the scripts of all servers have in common
@@ -36,6 +37,7 @@ mod vllm; // a command of vLLM
 pub use error::ExportError;
 pub use file::File;
 pub use job::{Device, Job};
+pub use range::{Range, ServingRange};
 pub use serving::Serving;
 pub use strategy::Strategy;
-pub use target::{Exported, Range, Runs, ServingRange, Target, export};
+pub use target::{Exported, Runs, Target, export};

@@ -8,22 +8,23 @@ use schedule::Kind;
 
 use crate::file::File;
 use crate::model::Model;
+use crate::range::Range;
 use crate::strategy::{Again, Strategy, number};
 
 /// What Megatron-LM runs of a strategy.
-pub(crate) fn limited(strategy: Strategy, lost: &mut Vec<String>) -> Strategy {
+pub(crate) fn limited(strategy: Strategy, range: &Range, lost: &mut Vec<String>) -> Strategy {
     let kind = if strategy.chunks > 1 { Kind::Interleaved } else { Kind::OneForwardOneBackward };
     let mut limited = Strategy { schedule: (strategy.pipeline > 1).then_some(kind), ..strategy.clone() };
     if strategy.pipeline > 1 && strategy.schedule != Some(kind) {
         let name = strategy.schedule.map_or("one of its own", Kind::name);
         lost.push(format!("the schedule is {name}: Megatron-LM has {} for such stages", kind.name()));
     }
-    if strategy.zero > 1 && strategy.pipeline > 1 {
+    limited.zero = range.nearest(strategy.zero, strategy.pipeline);
+    if limited.zero != strategy.zero {
         lost.push(format!(
-            "ZeRO-{} with a pipeline: Megatron-LM shards what the optimizer keeps there (ZeRO-1)",
-            strategy.zero
+            "ZeRO-{} with a pipeline: Megatron-LM shards what the optimizer keeps there (ZeRO-{})",
+            strategy.zero, limited.zero
         ));
-        limited.zero = 1;
     }
     if strategy.tensor == 1 {
         limited.sequence = false;
@@ -130,6 +131,12 @@ fn parallel(strategy: &Strategy) -> Vec<String> {
             arguments.push(format!("--use-megatron-fsdp --data-parallel-sharding-strategy {what}"));
             arguments.push("--use-distributed-optimizer --ckpt-format fsdp_dtensor".to_owned());
             arguments.push("--no-gradient-accumulation-fusion".to_owned());
+        }
+    }
+    if strategy.data > 1 {
+        arguments.push("--overlap-grad-reduce".to_owned());
+        if strategy.zero > 0 {
+            arguments.push("--overlap-param-gather".to_owned());
         }
     }
     if strategy.zero > 0 && strategy.sharded < strategy.data {

@@ -10,6 +10,7 @@ use crate::error::ExportError;
 use crate::file::File;
 use crate::job::Job;
 use crate::model::Model;
+use crate::range::{BY_STAGE, Range, ServingRange};
 use crate::serving::{self, Serving};
 use crate::strategy::{Read, Strategy, read};
 use crate::{deepspeed, dtensor, hf, jax, megatron, sglang, torchtitan, trtllm, vllm};
@@ -82,37 +83,21 @@ impl Target {
     }
 }
 
-/// What a target runs of what there is to choose.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Range {
-    /// The highest stage of ZeRO, without and with a pipeline.
-    pub zero: [u8; 2],
-    /// Whether sequences are split between products that use parameters split.
-    pub sequence: bool,
-    /// Its schedules.
-    pub schedules: Vec<Kind>,
-}
-
-/// What a target serves of what there is to choose.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct ServingRange {
-    /// Whether data parallel groups of a server share experts.
-    pub data: bool,
-    /// Whether such groups may have several devices each.
-    pub mixed: bool,
-}
-
 impl Target {
     /// What it trains of a plan; nothing if it does not train, or runs every plan without time steps.
     pub fn range(self) -> Option<Range> {
         let both = vec![Kind::OneForwardOneBackward, Kind::Interleaved];
         match self {
             Self::Dtensor | Self::Jax | Self::Vllm | Self::Sglang | Self::Trtllm | Self::Hf => None,
-            Self::Torchtitan => Some(Range { zero: [3, 3], sequence: true, schedules: Kind::ALL.to_vec() }),
-            Self::Megatron => Some(Range { zero: [3, 1], sequence: true, schedules: both }),
+            Self::Torchtitan => {
+                // Parameters that are split at all are split between steps too.
+                let stages: &[u8] = &[0, 2, 3];
+                Some(Range { zero: [stages; 2], sequence: true, schedules: Kind::ALL.to_vec() })
+            }
+            Self::Megatron => Some(Range { zero: BY_STAGE, sequence: true, schedules: both }),
             Self::Deepspeed => {
                 let schedules = vec![Kind::OneForwardOneBackward];
-                Some(Range { zero: [3, 1], sequence: false, schedules })
+                Some(Range { zero: BY_STAGE, sequence: false, schedules })
             }
         }
     }
@@ -205,10 +190,11 @@ pub fn export(job: &Job<'_>, target: Target) -> Result<Exported, ExportError> {
         Ok(Exported { target, runs: Runs::Parameters, lost, files })
     };
     let model = Model::of(job);
-    let limited = |limited: fn(Strategy, &mut Vec<String>) -> Strategy,
+    let limited = |limited: fn(Strategy, &Range, &mut Vec<String>) -> Strategy,
                    files: &dyn Fn(&Strategy, &mut Vec<String>) -> Vec<File>| {
         let Read { strategy, mut lost } = read(job, &model, target.title())?;
-        let strategy = limited(strategy, &mut lost);
+        let range = target.range().ok_or(ExportError::Inference(target.title()))?;
+        let strategy = limited(strategy, &range, &mut lost);
         let files = files(&strategy, &mut lost);
         Ok(Exported { target, runs: Runs::Strategy(strategy), lost, files })
     };

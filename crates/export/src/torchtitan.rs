@@ -9,20 +9,23 @@ use schedule::{Kind, Schedule, Work};
 use crate::file::File;
 use crate::job::Job;
 use crate::model::Model;
+use crate::range::Range;
 use crate::strategy::{Again, Strategy};
 
 /// What the file of a schedule is called.
 const SCHEDULE: &str = "schedule.csv";
 
 /// What torchtitan runs of a strategy.
-pub(crate) fn limited(strategy: Strategy, lost: &mut Vec<String>) -> Strategy {
+pub(crate) fn limited(strategy: Strategy, range: &Range, lost: &mut Vec<String>) -> Strategy {
     let mut limited = strategy;
-    if limited.zero == 1 || (limited.zero == 0 && limited.context > 1) {
+    let least = u8::from(limited.context > 1).max(limited.zero);
+    let zero = range.nearest(least, limited.pipeline);
+    if zero != limited.zero {
         lost.push(format!(
             "{}: torchtitan shards gradients too, and parameters between steps (ZeRO-2, FSDP without resharding)",
             if limited.zero == 1 { "ZeRO-1" } else { "context parallelism without ZeRO" }
         ));
-        limited.zero = 2;
+        limited.zero = zero;
     }
     if limited.tensor == 1 {
         limited.sequence = false;

@@ -7,6 +7,7 @@
 mod choice; // what there is to choose
 mod search; // the cheapest setup, and the changes that help most
 
+use ::export::Target;
 use ::schedule::Kind;
 use predict::setup::{Recompute, Setup, Zero};
 
@@ -52,6 +53,16 @@ impl Runner {
         }
     }
 
+    /// What plans for it are made for.
+    #[must_use]
+    pub fn target(self) -> Target {
+        match self {
+            Self::Megatron | Self::Bridge => Target::Megatron,
+            Self::Torchtitan => Target::Torchtitan,
+            Self::Deepspeed => Target::Deepspeed,
+        }
+    }
+
     /// Whose figures count for it.
     #[must_use]
     pub fn figures(self) -> &'static str {
@@ -68,11 +79,11 @@ impl Runner {
 #[derive(Clone, Debug, PartialEq)]
 pub struct Space {
     /// What is sharded among data-parallel ranks, without and with a pipeline.
-    pub zero: [&'static [Zero]; 2],
+    pub zero: [Vec<Zero>; 2],
     /// What is computed again.
     pub recompute: &'static [Recompute],
     /// Orders of a pipeline's work; `OneForwardOneBackward` interleaves where stages have parts.
-    pub schedules: &'static [Kind],
+    pub schedules: Vec<Kind>,
     /// Whether stages have parts.
     pub parts: bool,
     /// Whether sequences are split between products, where tensor-parallel ranks are.
@@ -85,46 +96,43 @@ pub struct Space {
 
 /// Every value of each, whoever runs it.
 const ZERO: &[Zero] = &[Zero::Nothing, Zero::Optimizer, Zero::Gradients, Zero::WeightsInNode, Zero::Weights];
-/// The stages of ZeRO; with a pipeline, whose micro-batches add to gradients that are whole, no more than the first.
-const BY_STAGE: [&[Zero]; 2] =
-    [&[Zero::Nothing, Zero::Optimizer, Zero::Gradients, Zero::Weights], &[Zero::Nothing, Zero::Optimizer]];
 const SCHEDULES: &[Kind] =
     &[Kind::OneForwardOneBackward, Kind::GPipe, Kind::Eager, Kind::ZeroBubbleH1, Kind::ZeroBubbleH2];
 
 impl Space {
-    /// What this runs.
+    /// What this runs: of what plans for it are made of, what can be stated.
     ///
     /// Sources: those of the readers of its configurations.
     #[must_use]
     pub fn of(runner: Runner) -> Self {
-        match runner {
-            Runner::Megatron | Runner::Bridge => Self {
-                zero: BY_STAGE,
-                recompute: &[Recompute::None, Recompute::Selective, Recompute::Full],
-                schedules: &[Kind::OneForwardOneBackward],
-                ..Self::whole()
-            },
-            Runner::Torchtitan => Self {
-                // Parameters that are split at all are split between steps too.
-                zero: [&[Zero::Nothing, Zero::Gradients, Zero::WeightsInNode, Zero::Weights]; 2],
-                recompute: &[
-                    Recompute::None,
-                    Recompute::HalfOfProducts,
-                    Recompute::HalfOfLayers,
-                    Recompute::Full,
-                ],
-                once: false,
-                ..Self::whole()
-            },
-            Runner::Deepspeed => Self {
-                zero: BY_STAGE,
-                recompute: &[Recompute::None, Recompute::Full],
-                schedules: &[Kind::OneForwardOneBackward],
-                parts: false,
-                sequence: false,
-                tensor_overlap: false,
-                once: false,
-            },
+        let whole = Self::whole();
+        let Some(range) = runner.target().range() else { return whole };
+        let stage = |it: &Zero| match it {
+            Zero::Nothing => 0,
+            Zero::Optimizer => 1,
+            Zero::Gradients => 2,
+            Zero::WeightsInNode | Zero::Weights => 3,
+        };
+        // In nodes alone torchtitan splits them.
+        let has = |it: &Zero| *it != Zero::WeightsInNode || runner == Runner::Torchtitan;
+        let zero = range
+            .zero
+            .map(|stages| ZERO.iter().copied().filter(|it| has(it) && stages.contains(&stage(it))).collect());
+        let recompute: &[Recompute] = match runner {
+            Runner::Megatron | Runner::Bridge => &[Recompute::None, Recompute::Selective, Recompute::Full],
+            Runner::Torchtitan => {
+                &[Recompute::None, Recompute::HalfOfProducts, Recompute::HalfOfLayers, Recompute::Full]
+            }
+            Runner::Deepspeed => &[Recompute::None, Recompute::Full],
+        };
+        Self {
+            zero,
+            recompute,
+            schedules: SCHEDULES.iter().copied().filter(|it| range.schedules.contains(it)).collect(),
+            parts: range.schedules.contains(&Kind::Interleaved),
+            sequence: range.sequence,
+            tensor_overlap: range.sequence,
+            once: matches!(runner, Runner::Megatron | Runner::Bridge),
         }
     }
 
@@ -132,7 +140,7 @@ impl Space {
     #[must_use]
     pub fn whole() -> Self {
         Self {
-            zero: [ZERO; 2],
+            zero: [ZERO.to_vec(), ZERO.to_vec()],
             recompute: &[
                 Recompute::None,
                 Recompute::Selective,
@@ -140,7 +148,7 @@ impl Space {
                 Recompute::HalfOfLayers,
                 Recompute::Full,
             ],
-            schedules: SCHEDULES,
+            schedules: SCHEDULES.to_vec(),
             parts: true,
             sequence: true,
             tensor_overlap: true,

@@ -16,7 +16,7 @@ const STEPS: [&str; 2] = ["prefill", "decode"];
 const SERVERS: [&str; 4] = ["vllm", "sglang", "trtllm", "hf"];
 
 /// A Qwen3 of two layers, the first without experts.
-fn experts(count: u64) -> String {
+pub(super) fn experts(count: u64) -> String {
     format!(
         r#"{{"model_type": "qwen3_moe", "hidden_size": 64, "intermediate_size": 128, "num_hidden_layers": 2,
             "num_attention_heads": 4, "num_key_value_heads": 2, "head_dim": 16, "vocab_size": 256,

@@ -225,7 +225,8 @@ fn experts(base: &Setup, tp: u64, ranks: u64) -> Vec<(u64, u64)> {
 
 /// What is sharded, and what is computed again, without and with a pipeline.
 pub(super) fn others(space: &Space) -> [Vec<(Zero, Recompute)>; 2] {
-    space.zero.map(|zero| {
+    [0, 1].map(|pipeline| {
+        let zero = &space.zero[pipeline];
         zero.iter().flat_map(|zero| space.recompute.iter().map(|recompute| (*zero, *recompute))).collect()
     })
 }
@@ -268,7 +269,7 @@ fn staged(shape: &Choice, base: &Setup, space: &Space) -> Vec<Choice> {
     let interleaves =
         space.parts && layers.is_multiple_of(shape.pp) && micro_batches.is_multiple_of(shape.pp);
     let mut all = Vec::new();
-    for &schedule in space.schedules {
+    for &schedule in &space.schedules {
         let parts = if interleaves && schedule == FIRST { divisors(layers / shape.pp) } else { vec![1] };
         all.extend(parts.into_iter().map(|vpp| Choice { schedule, vpp, even: true, ..*shape }));
         // Stages that are as they are, where there are as many.

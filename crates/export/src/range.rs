@@ -1,0 +1,39 @@
+//! What a target runs of what there is to choose.
+
+use schedule::Kind;
+
+/// What a target runs of what there is to choose.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Range {
+    /// The stages of ZeRO, without and with a pipeline, ascending from none.
+    pub zero: [&'static [u8]; 2],
+    /// Whether sequences are split between products that use parameters split.
+    pub sequence: bool,
+    /// Its schedules.
+    pub schedules: Vec<Kind>,
+}
+
+/// All stages of ZeRO; with a pipeline, whose micro-batches add to gradients that are whole, no more than the first.
+pub(crate) const BY_STAGE: [&[u8]; 2] = [&[0, 1, 2, 3], &[0, 1]];
+
+impl Range {
+    /// The highest stage of ZeRO, without and with a pipeline.
+    pub fn highest(&self) -> [u8; 2] {
+        self.zero.map(|stages| stages.last().copied().unwrap_or(0))
+    }
+
+    /// The stage of ZeRO that it has for one, with so many stage groups: the next above, or the highest.
+    pub(crate) fn nearest(&self, zero: u8, groups: u64) -> u8 {
+        let stages = self.zero[usize::from(groups > 1)];
+        stages.iter().copied().find(|it| *it >= zero).unwrap_or(self.highest()[usize::from(groups > 1)])
+    }
+}
+
+/// What a target serves of what there is to choose.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct ServingRange {
+    /// Whether data parallel groups of a server share experts.
+    pub data: bool,
+    /// Whether such groups may have several devices each.
+    pub mixed: bool,
+}

@@ -1,0 +1,78 @@
+//! What is written for frameworks that train, read back as `score` reads it.
+
+use std::fs;
+
+use serde_json::{Value, json};
+
+use super::serving::experts;
+use super::{TENSOR, TRAINED, config};
+use crate::cli::{Folder, works};
+
+/// What a plan is exported as, and the setup that is read of what is written; whether all of it is understood.
+fn there_and_back(folder: &Folder, plan: &str, target: &str) -> (Value, Value) {
+    let to = folder.path(target);
+    let exported = works(&["export", plan, "--to", target, "-o", &to, "--json"]);
+    let exported: Value = serde_json::from_str(&exported).unwrap();
+    let (option, file) = match target {
+        "megatron" => ("--megatron", "megatron.sh"),
+        "torchtitan" => ("--torchtitan", "shardloom_torchtitan.py"),
+        _ => ("--deepspeed", "deepspeed.json"),
+    };
+    let (file, model) = (format!("{to}/{file}"), folder.path("config.json"));
+    let fixed = ["score", option, &file, "--machine", "h100-80g-4x", "--json"];
+    // What Megatron-LM is told says the model.
+    let beside: &[&str] = if target == "megatron" { &[] } else { &["--config", &model, "--sequence", "16"] };
+    let scored: Value = serde_json::from_str(&works(&[&fixed[..], beside].concat())).unwrap();
+    assert_eq!(scored["not_understood"], json!([]), "{target}");
+    assert!(scored["seconds"].as_f64().unwrap() > 0.0);
+    (exported["strategy"].clone(), scored["setup"].clone())
+}
+
+/// Degrees, batches, stages of ZeRO and what is computed again, of a strategy and of a setup.
+fn compared(strategy: &Value, setup: &Value, target: &str) -> [Vec<(&'static str, Value)>; 2] {
+    let count = |name: &str| strategy[name].as_u64().unwrap();
+    let examples = count("data") * count("micro_batch") * count("micro_batches");
+    let mut said = vec![
+        ("world_size", strategy["devices"].clone()),
+        ("tensor_model_parallel_size", strategy["tensor"].clone()),
+        ("context_parallel_size", strategy["context"].clone()),
+        ("pipeline_model_parallel_size", strategy["pipeline"].clone()),
+        ("expert_model_parallel_size", strategy["experts"].clone()),
+        ("micro_batch_size", strategy["micro_batch"].clone()),
+        ("global_batch_size", json!(examples)),
+        ("zero_stage", strategy["zero"].clone()),
+        ("sequence_parallel", strategy["sequence"].clone()),
+    ];
+    if target != "deepspeed" {
+        // DeepSpeed computes again where code says so.
+        said.push(("recompute_granularity", strategy["recompute"].clone()));
+    }
+    let found = said.iter().map(|(key, _)| (*key, setup[*key].clone())).collect();
+    [said, found]
+}
+
+/// A plan, as each framework runs it, is the setup that is read of the framework's configuration.
+#[test]
+fn configurations_say_what_plans_do() {
+    let staged = ["--stages", "2", "--mesh", "2", "--schedule", "1f1b"];
+    let full = ["--mesh", "4", "--recompute", "full"];
+    for (name, config, more) in [
+        ("tensor", config(2), &TENSOR[..]),
+        ("staged", config(4), &staged),
+        ("full", config(2), &full),
+        ("experts", experts(8), &["--mesh", "4", "--for", "megatron"]),
+    ] {
+        let folder = Folder::new(&format!("scored-{name}"));
+        let (model, plan) = (folder.path("config.json"), folder.path("plan.json"));
+        fs::write(&model, config).unwrap();
+        let fixed =
+            ["plan", "--config", &model, "-o", &plan, "--machine", "h100-80g-4x", "--in-time", "never"];
+        let sizes = ["--dim", "batch=4", "--dim", "sequence=16"];
+        works(&[&fixed[..], &sizes, &TRAINED, more].concat());
+        for target in ["megatron", "torchtitan", "deepspeed"] {
+            let (strategy, setup) = there_and_back(&folder, &plan, target);
+            let [said, found] = compared(&strategy, &setup, target);
+            assert_eq!(said, found, "{name} for {target}");
+        }
+    }
+}
