@@ -80,7 +80,8 @@ pub(crate) fn files(strategy: &Strategy, job: &Job<'_>) -> Vec<File> {
         "train_batch_size": strategy.examples(),
         "train_micro_batch_size_per_gpu": strategy.micro_batch,
         "gradient_accumulation_steps": strategy.micro_batches,
-        "zero_optimization": { "stage": strategy.zero, "overlap_comm": true },
+        // With a pipeline, DeepSpeed's engine sets it to false.
+        "zero_optimization": { "stage": strategy.zero, "overlap_comm": strategy.pipeline == 1 },
         "bf16": { "enabled": strategy.element == DType::BF16 },
         "fp16": { "enabled": strategy.element == DType::F16 },
         "gradient_clipping": strategy.clip.unwrap_or(0.0),

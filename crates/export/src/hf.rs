@@ -41,9 +41,16 @@ pub(crate) fn files(serving: &Serving, job: &Job<'_>) -> Vec<File> {
         1 => String::new(),
         count => format!("\nThere are {count} of these, each on devices and with sequences of its own.\n"),
     };
+    let launch = match serving.nodes() {
+        1 => format!("--nproc-per-node {tensor}"),
+        nodes => format!(
+            "--nnodes {nodes} --node-rank NODE --master-addr HEAD --nproc-per-node {}",
+            tensor / nodes
+        ),
+    };
     let text = format!(
         "\"\"\"How transformers 5.24 runs a plan of Shardloom: {}.\n{several}\n\
-         A program that calls `load` is run as `torchrun --nproc-per-node {tensor} program.py`.\n\"\"\"\n\n\
+         A program that calls `load` is run as `torchrun {launch} program.py`.\n\"\"\"\n\n\
          from transformers import AutoModelForCausalLM\nfrom transformers.distributed import DistributedConfig\n\n\
          # How modules are split; those that are not here are as the model has them.\n{plan}\n\
          DISTRIBUTED = DistributedConfig({})\n\n\

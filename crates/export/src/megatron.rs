@@ -133,7 +133,8 @@ fn parallel(strategy: &Strategy) -> Vec<String> {
             arguments.push("--no-gradient-accumulation-fusion".to_owned());
         }
     }
-    if strategy.data > 1 {
+    // Gradients are summed over what shares examples and what shares sequences.
+    if strategy.data * strategy.context > 1 {
         arguments.push("--overlap-grad-reduce".to_owned());
         if strategy.zero > 0 {
             arguments.push("--overlap-param-gather".to_owned());

@@ -33,8 +33,16 @@ pub(crate) fn script(
             counted(serving.of_server(), "device")
         );
     }
+    // What is one command on each node has its place; what is one job of all nodes, how it is started.
     let place = if several { "HEAD=10.0.0.1 NODE=0 " } else { "" };
-    text += &format!("#   {place}MODEL=name/or/folder sh {file}\n");
+    let (nodes, ranks) = (serving.nodes(), serving.of_server());
+    let job = if nodes > 1 && !several {
+        let each = ranks / nodes;
+        format!("srun --nodes {nodes} --ntasks {ranks} --ntasks-per-node {each} --mpi=pmix ")
+    } else {
+        String::new()
+    };
+    text += &format!("#   {place}MODEL=name/or/folder {job}sh {file}\n");
     if several {
         text += &format!(
             "# On each of {} nodes: NODE is its number, HEAD the address of node 0.\n",

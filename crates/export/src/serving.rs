@@ -214,7 +214,9 @@ impl Serving {
         let Served { replicas, data, tensor, .. } = self.served;
         let all = data * tensor;
         let falls = |it: &u64| {
-            all.is_multiple_of(*it) && model.heads.is_none_or(|[heads, ..]| heads.is_multiple_of(*it))
+            all.is_multiple_of(*it)
+                && model.heads.is_none_or(|[heads, ..]| heads.is_multiple_of(*it))
+                && self.sequences.is_multiple_of(replicas * (all / it))
         };
         let tensor = (1..=all).rev().find(falls).unwrap_or(1);
         let experts = self.served.experts.filter(|_| tensor > 1);

@@ -329,12 +329,17 @@ def plan(
     folder = tempfile.mkdtemp(prefix="shardloom-")
     try:
         path, arrays = source(model, Path(folder), inputs)
-        made = Path(folder, "plan.json") if output is None else Path(output)
+        # A model that is in the folder goes with it: the plan is saved with a copy.
+        beside = Path(path).parent == Path(folder)
+        made = Path(folder, "plan.json") if output is None or beside else Path(output)
         said("plan", [path, *arguments, *option("inputs", arrays), *option("output", made)], progress)
     except BaseException:
         shutil.rmtree(folder, ignore_errors=True)
         raise
-    return Plan(made, named if is_file else None, folder)
+    result = Plan(made, named if is_file else None, folder)
+    if output is not None and beside:
+        result.save(output)
+    return result
 
 
 def _proven(gap: Optional[float]) -> str:

@@ -91,7 +91,7 @@ fn warning(kind: AttentionKind, nodes: &[String], decodes: bool) -> Option<Strin
              priced, as if it were not causal; a mask that adds -inf, or the lowest number of its type, is \
              recognised"
         )),
-        Sight::Unknown if decodes && !kind.documents => Some(format!(
+        Sight::Unknown if decodes => Some(format!(
             "{who} has a mask of which it is not known which keys it hides, in a model that predicts tokens, since \
              it depends on what is given or on a weight: it is planned, and priced, as if it were not causal; export \
              the mask as computed from positions, not as an input or a weight"

@@ -93,8 +93,14 @@ pub(super) fn read(read: &mut Read, mut given: Given, devices: Option<u64>) -> R
         );
     }
     let overlap = given.flag("zero_optimization.overlap_comm")?;
+    if overlap == Some(true) && pp > 1 {
+        read.take(
+            "zero_optimization.overlap_comm: true",
+            "false, as DeepSpeed's engine sets it with a pipeline",
+        );
+    }
     // Left out, it is what DeepSpeed has for the stage: set for the third.
-    read.set("overlap_grad_reduce", overlap.unwrap_or(stage == 3))?;
+    read.set("overlap_grad_reduce", overlap.unwrap_or(stage == 3) && pp == 1)?;
     batch(read, given, data)?;
     let kept = given.flag("activation_checkpointing.enabled")?;
     let again = kept.unwrap_or_else(|| given.has("activation_checkpointing.partition_activations"));
