@@ -117,8 +117,8 @@ def score(
 def _toml(value: Any) -> str:
     """A value in TOML."""
     if isinstance(value, Mapping):
-        return "{" + ", ".join(f"{json.dumps(key)} = {_toml(it)}" for key, it in value.items()) + "}"
+        return "{" + ", ".join(f"{json.dumps(key, ensure_ascii=False)} = {_toml(it)}" for key, it in value.items()) + "}"
     if isinstance(value, (list, tuple)):
         return "[" + ", ".join(_toml(it) for it in value) + "]"
     # Strings, numbers and truth values are written as in JSON.
-    return json.dumps(value)
+    return json.dumps(value, ensure_ascii=False)

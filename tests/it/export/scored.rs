@@ -47,6 +47,13 @@ fn compared(strategy: &Value, setup: &Value, target: &str) -> [Vec<(&'static str
         // DeepSpeed computes again where code says so.
         said.push(("recompute_granularity", strategy["recompute"].clone()));
     }
+    // DeepSpeed's pipelines sum gradients beside nothing.
+    let overlaps = match target {
+        "megatron" => Some(count("data") * count("context") > 1),
+        "deepspeed" => Some(count("pipeline") == 1),
+        _ => None,
+    };
+    said.extend(overlaps.map(|it| ("overlap_grad_reduce", json!(it))));
     let found = said.iter().map(|(key, _)| (*key, setup[*key].clone())).collect();
     [said, found]
 }
