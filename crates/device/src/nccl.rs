@@ -1,8 +1,8 @@
 //! The transport of ranks that are processes with a GPU each: calls of NCCL.
 //!
-//! All that a rank exchanges, in all plans whose steps take turns, is issued on one stream, in an order in which ranks cannot wait for each
-//! other forever however little a network does at the same time ([`lower::issue_order`]). That stream
-//! waits until what is given is there, and the stream of the instruction until the exchange is over.
+//! All that a rank exchanges, in all plans whose steps take turns, is issued on two streams, one for what runs
+//! beside computing, in an order in which ranks cannot wait for each other forever however little a network does
+//! at the same time ([`lower::issue_order`]). A stream waits until what is given is there, and the stream of the instruction until the exchange is over.
 //!
 //! What is sent to other stages is packed into a place of its own where its instruction stands, and issued
 //! when its turn has come in that order: right then, or after an exchange that stands before it. There are

@@ -228,7 +228,8 @@ impl Rank {
         fed: bool,
     ) -> Result<(), DeviceError> {
         let compute = self.stream(Stream::Compute)?;
-        for stream in [Stream::Communication, Stream::Receiving, Stream::Contrary] {
+        let others = || Stream::ALL.into_iter().filter(|it| *it != Stream::Compute);
+        for stream in others().filter(|it| *it != Stream::Sending) {
             if let Some(other) = &self.streams[stream.number()] {
                 other.record(&self.turns[stream.number()])?;
                 compute.wait(&self.turns[stream.number()])?;
@@ -255,7 +256,7 @@ impl Rank {
         }
         let begun = &self.turns[Stream::Compute.number()];
         compute.record(begun)?;
-        for stream in [Stream::Communication, Stream::Sending, Stream::Receiving, Stream::Contrary] {
+        for stream in others() {
             if let Some(other) = &self.streams[stream.number()] {
                 other.wait(begun)?;
             }

@@ -5,19 +5,19 @@
 //! exchanges is hidden by where it is issued, and by where what waits for it is. A clock runs over the
 //! program, with what the plan expects of operations and moves, and issues one instruction after another:
 //!
-//! - what is exchanged is issued as soon as it can be and its stream would be idle otherwise: what computing waits
-//!   for has a stream of its own, and what may run beside computing another; of the latter gathers of what is at rest ahead of their use, as soon as what is pending would come late,
-//!   sums of gradients when they are made;
+//! - what is exchanged is issued when it is due and its stream would be idle otherwise; what computing waits for has
+//!   a stream of its own, and what may run beside computing another: gathers of what is at rest ahead of their use,
+//!   as soon as what is pending would come late, sums of gradients when they are made;
 //! - an operation that would wait for an exchange lets others go first that wait less, of the next
 //!   [`WINDOW`]: what uses sums sinks, what makes the next ones rises;
 //! - what an exchange reads keeps its place until it is over by the clock: what takes the place would wait.
 //!
 //! Small exchanges of gradients and in the update are one (`bundles.rs`).
 //!
-//! All of that only where no more is held than in the order in which the program was built, or than the plan
-//! may hold where it counts on exchanges beside computing. What has to come before what stays so; sends, receives, messages and operations in time steps keep their order among
-//! themselves, and nothing leaves its part of a step. Every rank issues the same exchanges in the same
-//! order, for what decides it is the same on all.
+//! All of that only where no more is held than in the order in which the program was built, or than the plan may
+//! hold where it counts on exchanges beside computing. What has to come before what stays so; sends, receives,
+//! messages and operations in time steps keep their order among themselves, and nothing leaves its part of a step.
+//! Every rank issues the same exchanges in the same order, for what decides it is the same on all.
 
 use std::collections::BTreeSet;
 use std::ops::Range;

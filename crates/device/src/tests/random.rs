@@ -97,8 +97,7 @@ impl Sketch {
             10 => self.row(Op::Transpose { permutation: vec![0, 1] }, &[a]),
             _ => {
                 let to = self.value(DType::F32, &ROWS);
-                let stream =
-                    self.chance.one_of(&[Stream::Compute, Stream::Communication, Stream::Communication]);
+                let stream = self.chance.one_of(&[Stream::Compute, Stream::Communication, Stream::Beside]);
                 self.copy(stream, a, to);
                 self.rows.push(to);
             }
