@@ -87,7 +87,8 @@ fn log(bar: &ProgressBar, every: Duration, mut say: impl FnMut(String)) {
     while !bar.is_finished() {
         thread::sleep(TICK.min(every));
         let elapsed = bar.elapsed();
-        if elapsed >= next && !bar.is_finished() {
+        // Who says nothing of what is done, such as a launcher of others, has no lines.
+        if elapsed >= next && !bar.is_finished() && !bar.message().is_empty() {
             next = elapsed + every;
             say(format!("{} ({} s)", bar.message(), elapsed.as_secs()));
         }
