@@ -48,5 +48,10 @@ pub fn sizes(mesh: &Mesh) -> String {
     mesh.axes.iter().map(|axis| axis.size.to_string()).collect::<Vec<_>>().join("x")
 }
 
+/// The divisors of a number up to so many, in order.
+pub(crate) fn divisors(number: u64, most: u64) -> impl Iterator<Item = u64> {
+    (1..=number.min(most)).filter(move |&it| number.is_multiple_of(it))
+}
+
 #[cfg(test)]
 mod tests;

@@ -11,6 +11,8 @@ use plan::{ExpertsBy, Parallelism, Served};
 use planner_ir::{Axis, Graph, Mesh, Op};
 use search::{OverExperts, Ruled, Rules};
 
+use crate::mesh::divisors;
+
 /// What a runtime serves of what there is to choose.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct ServingLimits {
@@ -55,7 +57,7 @@ impl ServingLimits {
     /// The ways to share a model among so many devices in nodes of so many.
     pub fn ways(&self, shared: &Shared, devices: u64, node: u64) -> Vec<Served> {
         let mut ways = Vec::new();
-        for tensor in divisors(devices) {
+        for tensor in divisors(devices, devices) {
             let splits_heads = shared.heads.is_none_or(|[queries, keys]| {
                 queries.is_multiple_of(tensor)
                     && (keys.is_multiple_of(tensor) || tensor.is_multiple_of(keys.max(1)))
@@ -63,7 +65,7 @@ impl ServingLimits {
             if !splits_heads || tensor > node && !tensor.is_multiple_of(node) {
                 continue;
             }
-            for data in divisors(devices / tensor) {
+            for data in divisors(devices / tensor, devices) {
                 let replicas = devices / tensor / data;
                 let experts = match shared.experts {
                     // Without experts groups share nothing: servers and groups are one thing.
@@ -108,10 +110,6 @@ pub fn ruled(served: &Served, shared: &Shared) -> (Mesh, Rules) {
     let mesh = Mesh { axes: axes.iter().map(|it| Axis { name: it.0.to_owned(), size: it.1 }).collect() };
     let axes = axes.into_iter().map(|it| Ruled { role: it.2, experts: it.3, shards: false }).collect();
     (mesh, Rules { axes, sequence: false, zero: 0, exact: false, sums_once: false })
-}
-
-fn divisors(number: u64) -> impl Iterator<Item = u64> {
-    (1..=number).filter(move |it| number.is_multiple_of(*it))
 }
 
 /// The greatest common divisor.

@@ -74,7 +74,6 @@ pub(crate) fn built<'a>(
         communicators: BTreeMap::new(),
         sources: Vec::new(),
         phase: Phase::Forward,
-        stream: Stream::Communication,
         stretches: Vec::new(),
         carried: Vec::new(),
     };
@@ -132,8 +131,6 @@ pub(crate) struct Build<'a> {
     pub(crate) sources: Vec<Vec<u64>>,
     /// For which part of a step instructions are.
     phase: Phase,
-    /// On which stream a transfer is made.
-    stream: Stream,
     /// Where the stretches of what follows the micro-batches start: what is sent at once, what is
     /// needed by what is returned, what is returned, the rest.
     pub(crate) stretches: Vec<usize>,
@@ -323,24 +320,23 @@ impl Build<'_> {
         }
         let type_ = plan.graph.type_of(value);
         let mut buffer = self.copy(value, transfer.from)?;
-        self.stream = self.facts.streams[index];
         let mut layout = plan.layout(value, transfer.from).clone();
         for (step, change) in transfer.moves.iter().enumerate() {
-            let origin = Origin::Move { transfer: index, step };
             let exchange = exchange(change, &plan.mesh, self.program.rank, type_, &layout);
             let exchange = exchange.map_err(|error| match error {
                 ExchangeError::Move(error) => LowerError::Move(index, step, error),
                 ExchangeError::Interleaved => LowerError::Interleaved(index, step),
             })?;
             layout = exchange.after.clone();
-            buffer = self.exchange(buffer, exchange, layout.local_type(type_), origin);
+            buffer = self.exchange(buffer, exchange, layout.local_type(type_), [index, step]);
         }
         if layout == transfer.layout { Ok(buffer) } else { Err(LowerError::Arrival(index)) }
     }
 
-    /// Makes one move: the buffer of what the rank holds then, which is of that type.
-    fn exchange(&mut self, held: BufferId, exchange: Exchange, after: Type, origin: Origin) -> BufferId {
-        let stream = self.stream;
+    /// Makes one move, a step of a transfer: the buffer of what the rank holds then, which is of that type.
+    fn exchange(&mut self, held: BufferId, exchange: Exchange, after: Type, at: [usize; 2]) -> BufferId {
+        let [transfer, step] = at;
+        let (stream, origin) = (self.facts.streams[transfer], Origin::Move { transfer, step });
         let Some(between) = exchange.between else {
             let Some(cut) = exchange.pack else { return self.view(held, after) };
             let to = self.buffer(Kind::Activation, after);

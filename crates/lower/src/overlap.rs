@@ -138,13 +138,14 @@ fn stretches(program: &Program) -> Vec<Range<usize>> {
 
 /// How many clocks there are: of what is computed, of exchanges that computing waits for, and of those beside it.
 const LANES: usize = 3;
+const COMPUTED: usize = 0;
 const WAITED: usize = 1;
 const BESIDE: usize = 2;
 
 /// The clock of what is done on a stream.
 fn lane(stream: Stream) -> usize {
     match stream {
-        Stream::Compute | Stream::Sending | Stream::Receiving => 0,
+        Stream::Compute | Stream::Sending | Stream::Receiving => COMPUTED,
         Stream::Communication | Stream::Contrary => WAITED,
         Stream::Beside => BESIDE,
     }
@@ -161,8 +162,7 @@ struct UnderWay {
 struct Walk {
     /// What each takes (seconds).
     seconds: Vec<f64>,
-    /// Whether each is on a stream of exchanges, and which clock it is on.
-    exchanges: Vec<bool>,
+    /// Which clock each is on.
     lanes: Vec<usize>,
     depends: Depends,
     held: Held,
@@ -202,7 +202,7 @@ impl Walk {
         let seconds = seconds[stretch.clone()].to_vec();
         let lanes: Vec<usize> =
             program.instructions[stretch.clone()].iter().map(|it| lane(it.stream)).collect();
-        let exchanges: Vec<bool> = lanes.iter().map(|&it| it > 0).collect();
+        let exchanges: Vec<bool> = lanes.iter().map(|&it| it != COMPUTED).collect();
         let count = seconds.len();
         let mut work = vec![0.0; count + 1];
         for it in 0..count {
@@ -226,7 +226,6 @@ impl Walk {
             under_way: Vec::new(),
             kept: Vec::new(),
             seconds,
-            exchanges,
             lanes,
             depends,
             budget,
@@ -253,10 +252,17 @@ impl Walk {
         self.kept.extend(self.under_way.drain(..).map(|it| (it.space, last)));
     }
 
+    /// Whether an instruction is on a stream of exchanges.
+    fn exchanges(&self, instruction: usize) -> bool {
+        self.lanes[instruction] != COMPUTED
+    }
+
     /// The first that is not issued of those that exchange, or of the others.
     fn first(&mut self, exchanges: bool) -> Option<usize> {
         let next = &mut self.next[usize::from(exchanges)];
-        while *next < self.issued.len() && (self.issued[*next] || self.exchanges[*next] != exchanges) {
+        while *next < self.issued.len()
+            && (self.issued[*next] || (self.lanes[*next] != COMPUTED) != exchanges)
+        {
             *next += 1;
         }
         (*next < self.issued.len()).then_some(*next)
@@ -300,7 +306,7 @@ impl Walk {
         if self.depends.stays[first] || self.start(first) <= self.clock[0] {
             return first;
         }
-        let candidates = (first + 1..self.issued.len()).filter(|&it| !self.issued[it] && !self.exchanges[it]);
+        let candidates = (first + 1..self.issued.len()).filter(|&it| !self.issued[it] && !self.exchanges(it));
         let candidates = candidates.take(WINDOW).filter(|&it| self.left[it] == 0 && !self.depends.stays[it]);
         let mut chosen = (first, self.start(first));
         for it in candidates {
@@ -331,7 +337,7 @@ impl Walk {
 
     /// Issues an exchange that is waited for, with those that come before it.
     fn exchange_for(&mut self, exchange: usize) {
-        if self.issued[exchange] || !self.exchanges[exchange] {
+        if self.issued[exchange] || !self.exchanges(exchange) {
             return;
         }
         if self.depends.stays[exchange] {
@@ -387,7 +393,7 @@ impl Walk {
     }
 
     fn issued_now(&mut self, instruction: usize) {
-        let (exchanges, lane) = (self.exchanges[instruction], self.lanes[instruction]);
+        let (exchanges, lane) = (self.exchanges(instruction), self.lanes[instruction]);
         let end = self.start(instruction).max(self.clock[lane]) + self.seconds[instruction];
         self.clock[lane] = end;
         self.over[instruction] = end;
@@ -396,7 +402,7 @@ impl Walk {
         self.ready[lane].remove(&(self.needed[instruction], instruction));
         for &after in &self.depends.after[instruction] {
             self.left[after] -= 1;
-            if self.left[after] == 0 && self.exchanges[after] && !self.depends.stays[after] {
+            if self.left[after] == 0 && self.exchanges(after) && !self.depends.stays[after] {
                 self.ready[self.lanes[after]].insert((self.needed[after], after));
             }
         }

@@ -181,14 +181,11 @@ fn span(done: &Done, times: &Times) -> Span {
 
 impl Class {
     fn of(program: &Program, class: RankClass, done: Vec<Done>, times: &Times) -> Self {
-        let on = |wanted: Stream| {
+        let on = |wanted: &dyn Fn(Stream) -> bool| -> Vec<Span> {
             let all = done.iter().map(|it| span(it, times));
-            let spans: Vec<Span> =
-                all.filter(|it| program.instructions[it.instruction].stream == wanted).collect();
-            spans
+            all.filter(|it| wanted(program.instructions[it.instruction].stream)).collect()
         };
-        let (here, there) = (on(Stream::Compute), on(Stream::Communication));
-        let there = either(either(there, on(Stream::Contrary)), on(Stream::Beside));
+        let (here, there) = (on(&|it| it == Stream::Compute), joined(on(&Stream::exchanges)));
         let sum = |spans: &[Span]| spans.iter().map(|it| it.end - it.start).sum::<f64>();
         let seconds = done.iter().map(|it| it.end(times)).fold(0.0, f64::max);
         let exposed = sum(&there) - common(&there, &here);
@@ -197,15 +194,11 @@ impl Class {
     }
 }
 
-/// The times at which spans of one list or the other run, as spans that follow one another.
-fn either(mut one: Vec<Span>, other: Vec<Span>) -> Vec<Span> {
-    if other.is_empty() {
-        return one;
-    }
-    one.extend(other);
-    one.sort_by(|a, b| a.start.total_cmp(&b.start));
+/// The times at which any of these spans run, as spans that follow one another.
+fn joined(mut spans: Vec<Span>) -> Vec<Span> {
+    spans.sort_by(|a, b| a.start.total_cmp(&b.start));
     let mut joined: Vec<Span> = Vec::new();
-    for span in one {
+    for span in spans {
         match joined.last_mut() {
             Some(last) if span.start < last.end => last.end = last.end.max(span.end),
             _ => joined.push(span),

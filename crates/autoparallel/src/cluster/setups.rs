@@ -358,5 +358,5 @@ fn micro_batches(examples: u64, data: u64, pins: &Pins) -> Vec<u64> {
 
 /// The divisors of a number up to so many.
 fn divisors(number: u64) -> impl Iterator<Item = u64> {
-    (1..=number.min(MOST_GROUPS)).filter(move |&it| number.is_multiple_of(it))
+    mesh::divisors(number, MOST_GROUPS)
 }
