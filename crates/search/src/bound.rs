@@ -16,7 +16,6 @@ mod mixed;
 mod feasible;
 mod floors;
 mod joints;
-mod multipliers;
 mod periodic;
 mod repair;
 mod top;
@@ -158,7 +157,7 @@ impl Solver {
         if search.is_settled() || search.best.is_some() && search.is_large() {
             return search.answer();
         }
-        let search = search.ascended()?;
+        let search = search.fitting()?;
         // Much more effort on many nodes finds little.
         if search.is_large() { search.answer() } else { search.tightened()?.closed() }
     }
@@ -168,7 +167,7 @@ impl Solver {
 fn solve_flat(chain: Chain, capacity: u64, width: Width) -> Answer {
     let chain = Arc::new(chain);
     let (flat, relaxation) = (chain.flat(), Relaxation::new(&chain, width));
-    started(&chain, &flat, &relaxation, capacity).ascended()?.tightened()?.closed()
+    started(&chain, &flat, &relaxation, capacity).followed()?.tightened()?.closed()
 }
 
 /// An assignment of the flat problem, its time and what is proven about it.
@@ -203,18 +202,19 @@ struct Minimum {
 }
 
 impl Search<'_> {
-    /// The bound raised by all multipliers, and the best assignment met on the way.
-    fn ascended(mut self) -> Result<Self, SearchError> {
-        let free = self.minimise(Goal::Time, &vec![0.0; self.rows.len()])?;
-        self.bound = self.bound.max(free.bound);
-        if let Some(choices) = &free.choices {
-            self.offer(choices);
-        }
-        if self.gap() > GAP {
+    /// The bound at its top, and the best assignment met on the way there.
+    fn followed(mut self) -> Result<Self, SearchError> {
+        line::follow(&mut self)?;
+        if self.is_settled() { Ok(self) } else { self.fitting() }
+    }
+
+    /// The same where nothing was met that fits: by what needs least memory.
+    fn fitting(mut self) -> Result<Self, SearchError> {
+        if self.best.is_none() {
             feasible::find(&mut self)?;
-            // What was not found by the memory alone is not found by time and memory.
-            if self.best.is_some() || !self.is_large() {
-                multipliers::ascend(&mut self, free)?;
+            // What was found now lies on the other side of the top.
+            if self.best.is_some() {
+                line::follow(&mut self)?;
             }
         }
         Ok(self)
@@ -308,7 +308,7 @@ impl Search<'_> {
         let folded = Arc::new(periodic::fold(self.chain));
         let (flat, relaxation) = (folded.flat(), Relaxation::new(&folded, self.relaxation.width()));
         let found =
-            started(&folded, &flat, &relaxation, self.capacity).ascended().and_then(Search::tightened);
+            started(&folded, &flat, &relaxation, self.capacity).followed().and_then(Search::tightened);
         // That nothing periodic fits proves nothing.
         let Ok(Some((choices, _))) = found.map(|found| found.best) else { return };
         self.offer(&periodic::unfold(self.chain, &flat.unfold(&choices)));

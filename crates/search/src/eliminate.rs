@@ -16,6 +16,7 @@ pub use classes::with_classes;
 pub(crate) use factor::WORTH_THREADS;
 pub(crate) use least::LeastByRows;
 pub use order::{Order, order};
+pub(crate) use prune::restrict;
 pub use prune::{Pruned, prune};
 
 use std::borrow::Cow;

@@ -47,6 +47,7 @@ pub(super) fn find(search: &mut Search<'_>) -> Result<(), SearchError> {
             return Err(SearchError::DoesNotFit { place: search.rows[row], least, capacity });
         }
         if let Some(choices) = &minimum.choices {
+            search.trail.add(choices);
             search.offer(choices);
             excess = minimum.excess;
         }
@@ -70,6 +71,7 @@ fn together(search: &mut Search<'_>, weights: &[f64]) -> Result<Option<Vec<f64>>
         return Err(SearchError::DoesNotFitTogether { least, capacity });
     }
     if let Some(choices) = &minimum.choices {
+        search.trail.add(choices);
         search.offer(choices);
     }
     let excess = if minimum.excess.is_empty() { vec![0.0; weights.len()] } else { minimum.excess };

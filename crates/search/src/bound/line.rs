@@ -29,6 +29,9 @@ const HIGHER: f64 = 64.0;
 /// The most choices of all nodes with which an assignment is still improved node by node.
 const MOST_STEPPED: usize = 150_000;
 
+/// How many lines of a large chain are repaired where nothing fits.
+const REPAIRED: usize = 4;
+
 /// A minimum as a line of the bound.
 #[derive(Clone)]
 pub(super) struct Line {
@@ -98,11 +101,25 @@ pub(super) fn follow(search: &mut Search<'_>) -> Result<(), SearchError> {
         };
         mix(search, slow, &seen, found)?;
     }
+    repair(search, &mut seen, &multipliers);
     let choices: usize = search.flat.problem.times.iter().map(Vec::len).sum();
     if !search.is_settled() && choices <= MOST_STEPPED {
         search.step();
     }
     Ok(())
+}
+
+/// Offers lines, the lowest at multipliers first: all where that takes no time, and some of a large chain where
+/// nothing fits.
+fn repair(search: &mut Search<'_>, seen: &mut [Line], multipliers: &[f64]) {
+    seen.sort_by(|a, b| a.at(multipliers).total_cmp(&b.at(multipliers)));
+    let most = if search.is_large() { REPAIRED } else { seen.len() };
+    for line in seen.iter().take(most) {
+        if search.is_settled() || search.is_large() && search.best.is_some() {
+            return;
+        }
+        search.offer(&line.choices);
+    }
 }
 
 /// The fastest line that fits, or the one that nearly does; and of those that do not the one that is

@@ -126,7 +126,7 @@ fn tally(stage: Stage) -> Tally {
             let flat = chain.flat();
             for capacity in capacities(&flat.problem) {
                 let relaxation = Relaxation::new(&Arc::new(chain.clone()), Width::Narrow);
-                let ours = started(&chain, &flat, &relaxation, capacity).ascended().and_then(stage);
+                let ours = started(&chain, &flat, &relaxation, capacity).followed().and_then(stage);
                 let name = format!("seed {seed} of {capacity} bytes");
                 hold(ours, &flat.problem, capacity, &mut tally, &name);
             }
@@ -320,7 +320,7 @@ fn the_optimum_is_found_among_many_that_are_nearly_as_good() {
         let flat = chain.flat();
         let relaxation = Relaxation::new(&Arc::new(chain.clone()), Width::Narrow);
         let ours =
-            started(&chain, &flat, &relaxation, capacity).ascended().and_then(|at| at.tightened()?.answer());
+            started(&chain, &flat, &relaxation, capacity).followed().and_then(|at| at.tightened()?.answer());
         hold(ours, &problem, capacity, &mut Tally::default(), &format!("seed {seed}"));
     }
 }

@@ -192,24 +192,34 @@ impl Relaxation {
         let ready = &self.segments[segment];
         let fixed = (self.globals == Globals::Descended).then_some(globals);
         let live = (prices.resident, &prices.live[segment][..]);
-        let mut block = ready.block(Goal::Time, live, fixed, starts.of(Goal::Time, segment))?;
         let row = match self.globals {
             Globals::Enumerated => ready.row(globals),
             Globals::Descended => 0,
         };
+        let starts = starts.of(Goal::Time, segment);
         let segment = &self.chain.segments[segment];
         let domain = |&node: &usize| segment.problem.times[node].len();
         let number = |nodes: &[usize], state: &[usize]| {
             let domains = nodes.iter().map(domain);
             domains.zip(state).fold(0, |number, (domain, it)| number * domain + it)
         };
-        let between = |[first, last]: &[&[usize]; 2]| {
-            let states = [number(&segment.entry, first), number(&segment.exit, last)];
-            while block.ask(ready, row, &states) != Asked::Nothing {}
-            let blocks = ready.recover(segment, &block, row, &states);
-            blocks.into_iter().next().filter(|block| segment.problem.time(block) < f64::INFINITY)
+        let states =
+            |[first, last]: &[&[usize]; 2]| [number(&segment.entry, first), number(&segment.exit, last)];
+        let states: Vec<[usize; 2]> = pairs.iter().map(states).collect();
+        let alone = states.par_iter().map(|it| ready.between(segment, live, fixed, ready.place(row, *it)));
+        let found = match alone.collect::<Vec<_>>().into_iter().collect::<Result<Vec<_>, _>>() {
+            Err(SearchError::TooWide { .. }) => {
+                let mut block = ready.block(Goal::Time, live, fixed, starts)?;
+                let asked = |states: &[usize; 2]| {
+                    while block.ask(ready, row, states) != Asked::Nothing {}
+                    ready.recover(segment, &block, row, states).into_iter().next()
+                };
+                states.iter().map(asked).collect()
+            }
+            found => found?,
         };
-        Ok(pairs.iter().map(between).collect())
+        let allowed = |block: &Vec<usize>| segment.problem.time(block) < f64::INFINITY;
+        Ok(found.into_iter().map(|block| block.filter(allowed)).collect())
     }
 
     fn enumerate(

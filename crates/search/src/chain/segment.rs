@@ -1,5 +1,7 @@
 //! One segment of a chain, reduced to a table from its entry to its exit.
 
+mod between; // blocks whose ends are given
+
 use std::borrow::Cow;
 use std::collections::BTreeMap;
 use std::sync::OnceLock;
@@ -308,16 +310,7 @@ impl Body {
         (domains, start): (&[usize], Option<&Start>),
     ) -> Result<Minimised<'_>, SearchError> {
         let problem = &self.pruned.problem;
-        let live = &live[self.window..][..problem.windows.len()];
-        let mut costs = priced_costs(problem, goal, resident, live);
-        for shared in &self.shared {
-            let Some(fixed) = fixed else { continue };
-            for (choice, cost) in costs[shared.node].iter_mut().enumerate() {
-                if choice != fixed[shared.global] {
-                    *cost = f64::INFINITY;
-                }
-            }
-        }
+        let (costs, constant) = self.costs(goal, (resident, live), fixed);
         let (by, least) = match &self.by {
             Method::Messages(timed, zeros) => {
                 let wiring = match goal {
@@ -341,12 +334,31 @@ impl Body {
                 (By::Elimination(reduced), table)
             }
         };
-
-        // What is live whatever is chosen is paid by every block.
-        let windows = problem.windows.iter().zip(live);
-        let constant: f64 = windows.map(|(&constant, price)| price * real(constant)).sum();
         let table = self.table(&least, domains).into_iter().map(|cost| cost + constant).collect();
         Ok(Minimised { by, table, constant })
+    }
+
+    /// For each node, what each choice costs, those of globals being given if they have no slots; and what is paid
+    /// by every block for what is live whatever is chosen.
+    fn costs(
+        &self,
+        goal: Goal,
+        (resident, live): (f64, &[f64]),
+        fixed: Option<&[usize]>,
+    ) -> (Vec<Vec<f64>>, f64) {
+        let problem = &self.pruned.problem;
+        let live = &live[self.window..][..problem.windows.len()];
+        let mut costs = priced_costs(problem, goal, resident, live);
+        for shared in &self.shared {
+            let Some(fixed) = fixed else { continue };
+            for (choice, cost) in costs[shared.node].iter_mut().enumerate() {
+                if choice != fixed[shared.global] {
+                    *cost = f64::INFINITY;
+                }
+            }
+        }
+        let windows = problem.windows.iter().zip(live);
+        (costs, windows.map(|(&constant, price)| price * real(constant)).sum())
     }
 
     /// The reduced table by slots, infinite where the slots of one node disagree.
