@@ -30,6 +30,8 @@ struct Question<'a> {
     memory: &'a dyn Fn(&Plan) -> Result<Vec<Holding>, String>,
     /// What searches before have seen.
     trail: Option<&'a Mutex<Trail>>,
+    /// Whether a plan is enough where none by other weights of seconds was looked for.
+    enough: &'a dyn Fn(&Plan) -> bool,
 }
 
 /// The cheapest plan whose programs fit, with all that they place in memory: alignment, and values
@@ -64,15 +66,16 @@ pub fn planned(
     Question::new(prepared, file, target, prices).answered()
 }
 
-/// The same, from what searches of the same program on the same mesh have seen, to which this one adds.
+/// The same, from what searches of the same program on the same mesh have seen, to which this one adds, unless less is
+/// enough ([`Request::enough`]).
 pub(crate) fn planned_after(
-    trail: &Mutex<Trail>,
+    (trail, enough): (&Mutex<Trail>, &dyn Fn(&Plan) -> bool),
     prepared: &Prepared,
     file: &plan::ModelFile,
     target: &Target<'_>,
     prices: &dyn Prices,
 ) -> Result<Plan, PlanError> {
-    Question { trail: Some(trail), ..Question::new(prepared, file, target, prices) }.answered()
+    Question { trail: Some(trail), enough, ..Question::new(prepared, file, target, prices) }.answered()
 }
 
 /// What a plan says of the fullest device (bytes).
@@ -107,7 +110,16 @@ impl<'a> Question<'a> {
         prices: &'a dyn Prices,
     ) -> Self {
         let machine = files::machine::called(std::slice::from_ref(target.machine));
-        Self { prepared, file, machine, target: *target, prices, memory: memory(target), trail: None }
+        Self {
+            prepared,
+            file,
+            machine,
+            target: *target,
+            prices,
+            memory: memory(target),
+            trail: None,
+            enough: &|_| false,
+        }
     }
 
     /// The same with this much memory (bytes).
@@ -243,7 +255,7 @@ impl<'a> Question<'a> {
     }
 
     fn request(&self) -> Request<'_> {
-        let Self { prepared, file, ref machine, target, prices, memory, trail } = *self;
+        let Self { prepared, file, ref machine, target, prices, memory, trail, enough } = *self;
         Request {
             graph: &prepared.graph,
             sections: &prepared.sections,
@@ -258,6 +270,7 @@ impl<'a> Question<'a> {
             fixed: &prepared.fixed,
             trail,
             memory,
+            enough,
         }
     }
 }

@@ -31,7 +31,7 @@ use plan::{Pipeline, Plan, Proof, Recipe, Recompute};
 use rayon::prelude::*;
 use schedule::Kind;
 use search::Trail;
-use search::cluster::{Found, Outcome, best};
+use search::cluster::{BlockCost, Found, Outcome, best};
 
 use crate::staged::Forward;
 use finish::{Finished, LESS, Way};
@@ -48,7 +48,7 @@ const ASKED: usize = 24;
 /// How many times as many where axes are for one thing each.
 const KINDS: usize = 3;
 /// How many at a time.
-const BATCH: usize = 8;
+const BATCH: usize = 4;
 /// How many times as long a step takes, roughly, where the inside of attention, or all of the forward
 /// pass, is computed again.
 const AGAIN: [f64; 2] = [1.02, 1.25];
@@ -296,7 +296,7 @@ impl<'a> Asked<'a> {
         if let Some(before) = before {
             return Ok(before);
         }
-        let outcome = self.planned(number, plans, &step, outcome)?;
+        let outcome = self.planned((number, plans), &step, outcome, below)?;
         priced().insert(asked, outcome.clone());
         Ok(outcome)
     }
@@ -304,10 +304,10 @@ impl<'a> Asked<'a> {
     /// The same, by plans that are made now.
     fn planned(
         &self,
-        number: usize,
-        plans: &[Option<u64>],
+        (number, plans): (usize, &[Option<u64>]),
         step: &WholeStep,
         mut outcome: Outcome<Priced>,
+        below: f64,
     ) -> Result<Outcome<Priced>, Failure> {
         let (question, setup) = (self.question, &self.setups[number]);
         let room = units(SHARE * exact(question.capacity()));
@@ -318,10 +318,16 @@ impl<'a> Asked<'a> {
         let is_new = |plan: &&Option<u64>| plan.is_some() || before.is_none();
         let plans: Vec<Option<u64>> = plans.iter().filter(is_new).copied().collect();
         let trail = Mutex::new(before.unwrap_or_default());
+        // With everything hidden that may be, blocks take least by this plan: what is too slow so, is too slow.
+        let slow = |part: &Part| {
+            let blocks: Vec<BlockCost> = part.blocks.iter().map(BlockCost::at_least).collect();
+            let mut ways = schedules(question, setup).into_iter();
+            ways.all(|way| by(&blocks, setup, way, part.message, u64::MAX).is_none_or(|it| it.0 >= below))
+        };
         for &under_way in &plans {
             let bounded = |live| Space::Of(units(exact(room) * groups), live);
             let space = under_way.map_or(Space::Unbounded, bounded);
-            let Some((plan, part)) = part(question, setup, step, space, &trail)? else { break };
+            let Some((plan, part)) = part(question, setup, step, space, (&trail, &slow))? else { break };
             let Part { blocks, message, .. } = &part;
             if under_way.is_none() {
                 // The group that has most to do does as much as one of equal ones.

@@ -347,7 +347,7 @@ impl Search<'_> {
         self.flat.problem.times.len() > LARGE
     }
 
-    /// Both sides of the gap improved by what is more than the ascent itself.
+    /// Both sides of the gap improved by what is more than following the bound.
     fn tightened(mut self) -> Result<Self, SearchError> {
         if self.gap() > GAP && self.chain.segments.iter().any(|segment| segment.count > 1) {
             self.offer_periodic();

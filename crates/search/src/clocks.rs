@@ -97,10 +97,32 @@ impl Taken {
         load.beside() > load.alone
     }
 
-    /// The sums of each clock, what stands in the way first, and what is on none.
-    fn sums(&self, cost: f64) -> ([[f64; 2]; 2], f64) {
-        let sums = self.loads.map(|it| [it.alone + cost * it.beside(), it.beside() + cost * it.alone]);
-        (sums, self.seconds - sums.iter().map(|it| it[0].max(it[1])).sum::<f64>())
+    fn sums(&self, cost: f64) -> Sums {
+        let clocks = self.loads.map(|it| [it.alone + cost * it.beside(), it.beside() + cost * it.alone]);
+        Sums { clocks, rest: self.seconds - clocks.iter().map(|it| it[0].max(it[1])).sum::<f64>() }
+    }
+}
+
+/// The sums of each clock, what stands in the way first, and what is on none (seconds).
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct Sums {
+    clocks: [[f64; 2]; 2],
+    rest: f64,
+}
+
+impl Sums {
+    /// These and a multiple of others.
+    #[must_use]
+    pub(crate) fn and(mut self, times: f64, others: &Self) -> Self {
+        let own = self.clocks.iter_mut().flatten().zip(others.clocks.iter().flatten());
+        own.for_each(|(own, other)| *own += times * other);
+        self.rest += times * others.rest;
+        self
+    }
+
+    /// What they take together.
+    pub(crate) fn seconds(&self) -> f64 {
+        self.rest + self.clocks.iter().map(|it| it[0].max(it[1])).sum::<f64>()
     }
 }
 
@@ -140,18 +162,18 @@ impl Clocks {
         highest > self.bound * (1.0 + SETTLED)
     }
 
-    /// What a plan takes that has this part of the blocks of the second plan, and the others of the first, if nothing
-    /// joins them (seconds).
-    pub(crate) fn between(&self, plans: [&Taken; 2], (part, of): (usize, usize)) -> f64 {
+    /// The sums of a plan that has this part of the blocks of the second plan, and the others of the first, if nothing
+    /// joins them.
+    pub(crate) fn between(&self, plans: [&Taken; 2], (part, of): (usize, usize)) -> Sums {
         let exact = |count: usize| real(u64::try_from(count).unwrap_or(u64::MAX));
         let share = exact(part) / exact(of);
-        let mean = |[first, second]: [f64; 2]| first + share * (second - first);
-        let [first, second] = plans.map(|it| it.sums(self.cost.unwrap_or(1.0)));
-        let clock = |at: usize| {
-            let sum = |which: usize| mean([first.0[at][which], second.0[at][which]]);
-            sum(0).max(sum(1))
-        };
-        mean([first.1, second.1]) + clock(0) + clock(1)
+        let [first, second] = plans.map(|it| self.sums(it));
+        Sums::default().and(1.0 - share, &first).and(share, &second)
+    }
+
+    /// The sums of a plan.
+    pub(crate) fn sums(&self, taken: &Taken) -> Sums {
+        taken.sums(self.cost.unwrap_or(1.0))
     }
 
     /// A plan between those seen takes this long (seconds).
@@ -173,9 +195,9 @@ impl Clocks {
         let least = variables.add(variable().min(0.0));
         let mut model = variables.maximise(least).using(crate::ilp::solver);
         for taken in &self.seen {
-            let (sums, rest) = taken.sums(cost);
-            let mut weighs = Expression::from(rest / unit);
-            for (share, [alone, beside]) in shares.into_iter().zip(sums) {
+            let sums = taken.sums(cost);
+            let mut weighs = Expression::from(sums.rest / unit);
+            for (share, [alone, beside]) in shares.into_iter().zip(sums.clocks) {
                 weighs += beside / unit + (alone - beside) / unit * share;
             }
             model = model.with(constraint!(least <= weighs));

@@ -117,6 +117,22 @@ impl<'a> Objective<'a> {
 }
 
 impl Reduced<'_> {
+    /// The same with tables of its own.
+    pub(crate) fn owned(self) -> Reduced<'static> {
+        let bucket = |it: Bucket<'_>| Bucket {
+            node: it.node,
+            factors: it.factors.into_iter().map(Factor::owned).collect(),
+        };
+        let Self { table, kept, buckets, domains } = self;
+        Reduced { table, kept, buckets: buckets.into_iter().map(bucket).collect(), domains }
+    }
+
+    /// The least cost for one assignment of the kept nodes.
+    pub(crate) fn least(&self, kept: &[usize]) -> f64 {
+        let place = |place: usize, (&node, choice): (&usize, &usize)| place * self.domains[node] + choice;
+        self.table[self.kept.iter().zip(kept).fold(0, place)]
+    }
+
     /// The best choices of all nodes for one assignment of the kept ones, ties to the first.
     pub fn recover(&self, kept: &[usize]) -> Vec<usize> {
         let mut choices = vec![0; self.domains.len()];

@@ -15,12 +15,16 @@
 //! Source: Kolmogorov, "Convergent tree-reweighted message passing for energy minimization", PAMI 2006.
 
 mod decode;
+mod few;
 mod network;
 mod shifts;
 
 use std::collections::BTreeMap;
 
+use planner_ir::advance;
+
 use crate::eliminate::{Objective, order, prune, reduce};
+use few::Few;
 pub(crate) use network::Wiring;
 use network::{Messages, Network};
 use shifts::Shifts;
@@ -37,6 +41,10 @@ const SWEEPS_OF_ONE: usize = 60;
 /// Which parts of the gap choices may exceed the bound by, to be among the few that are eliminated for a better
 /// assignment; the first that is narrow.
 const NEAR: [f64; 4] = [0.1, 0.03, 0.01, 0.001];
+
+/// Which parts of the bound choices may exceed it by, to be among those of which all assignments are eliminated; the
+/// first that is narrow.
+const PARTS: [f64; 6] = [0.3, 0.1, 0.03, 0.01, 0.003, 0.001];
 
 /// How many sweeps there are between two looks at what they have come to.
 const TURN: usize = 5;
@@ -63,6 +71,8 @@ pub(crate) struct Wide<'a> {
     excess: Vec<Vec<f64>>,
     /// The best found for assignments of what is kept.
     known: BTreeMap<Vec<usize>, Found>,
+    /// All assignments of choices that exceed the bound by no more than this.
+    few: Option<(Few, f64)>,
 }
 
 /// An assignment, and what it costs.
@@ -151,7 +161,24 @@ impl<'a> Wide<'a> {
             bound,
             excess,
             known: BTreeMap::new(),
+            few: None,
         }
+        .with_few()
+    }
+
+    /// The same with all assignments of as many choices near the bound as are narrow.
+    fn with_few(mut self) -> Self {
+        let few = |part: &f64| {
+            let most = part * self.bound.abs();
+            let mut few = self.messages.clone();
+            for (alive, excess) in few.alive.iter_mut().zip(&self.excess) {
+                alive.iter_mut().zip(excess).for_each(|(alive, over)| *alive &= *over <= most);
+            }
+            let is_any = few.settle(&self.network);
+            is_any.then(|| Few::of(&self.network, &few, &self.kept)).flatten().map(|few| (few, most))
+        };
+        self.few = if self.bound < f64::INFINITY { PARTS.iter().find_map(few) } else { None };
+        self
     }
 
     /// What other costs begin with.
@@ -172,13 +199,42 @@ impl<'a> Wide<'a> {
         Bounds { bound, over: self.kept.iter().map(over).collect() }
     }
 
-    /// For each assignment of the kept nodes, the last one running fastest, a bound of what it costs.
-    pub(crate) fn table(&self) -> Vec<f64> {
-        let Bounds { bound, over } = self.bounds();
-        let next = |table: Vec<f64>, over: &Vec<f64>| {
-            table.iter().flat_map(|bound| over.iter().map(move |over| bound + over)).collect()
-        };
-        over.iter().fold(vec![bound], next)
+    /// For each assignment of the kept nodes, the last one running fastest, a bound of what it costs, and the least that
+    /// is known to be had.
+    pub(crate) fn tables(&self) -> [Vec<f64>; 2] {
+        let bounds = self.bounds();
+        let domains: Vec<usize> = self.kept.iter().map(|&node| self.domains[node]).collect();
+        let mut tables = [Vec::new(), Vec::new()];
+        let mut kept = vec![0; domains.len()];
+        loop {
+            let (bound, found) = (bounds.of(&kept), self.near(&kept));
+            // What has a choice of another node that is not near exceeds the bound by that.
+            let others = bound + self.few.as_ref().map_or(0.0, |few| self.beyond(few.1, &kept));
+            tables[0].push(bound.max(found.min(others)));
+            tables[1].push(found);
+            if !advance(&mut kept, &domains) {
+                return tables;
+            }
+        }
+    }
+
+    /// What the best of all assignments of few choices costs with these choices of the kept nodes.
+    fn near(&self, kept: &[usize]) -> f64 {
+        let Some((few, _)) = &self.few else { return f64::INFINITY };
+        let back = self.kept.iter().zip(kept).map(|(&node, &choice)| self.shifts.back(node, choice));
+        few.cost(&self.fixed(kept)) + back.sum::<f64>()
+    }
+
+    /// By how much more than the bound others cost than those near it: by nothing where these choices of the kept nodes
+    /// are not near it themselves.
+    fn beyond(&self, most: f64, kept: &[usize]) -> f64 {
+        let is_near = |(&node, &choice): (&usize, &usize)| self.excess[node][choice] <= most;
+        if self.kept.iter().zip(kept).all(is_near) { most } else { 0.0 }
+    }
+
+    /// The kept nodes with their choices.
+    fn fixed(&self, kept: &[usize]) -> Vec<(usize, usize)> {
+        self.kept.iter().copied().zip(kept.iter().copied()).collect()
     }
 
     /// What assignments cost at least in which some kept nodes, by their place among these, have these choices;
@@ -204,7 +260,7 @@ impl<'a> Wide<'a> {
     /// Remembers an assignment, if it is the best of those with these choices of the kept nodes.
     pub(crate) fn remember(&mut self, found: Found) {
         let kept = self.kept_of(&found.0);
-        if self.known.get(&kept).is_none_or(|(_, cost)| found.1 < *cost) {
+        if self.known.get(&kept).is_none_or(|(_, cost)| found.1 < *cost) && found.1 < self.near(&kept) {
             self.known.insert(kept, found);
         }
     }
@@ -213,6 +269,10 @@ impl<'a> Wide<'a> {
     pub(crate) fn recover(&self, kept: &[usize]) -> Vec<usize> {
         if let Some((choices, _)) = self.known.get(kept) {
             return choices.clone();
+        }
+        let few = self.few.as_ref();
+        if let Some(choices) = few.and_then(|(few, _)| few.recover(&self.fixed(kept), &self.domains)) {
+            return choices;
         }
         let mut choices = vec![0; self.domains.len()];
         for (&node, &choice) in self.kept.iter().zip(kept) {
@@ -233,6 +293,11 @@ impl<'a> Wide<'a> {
         let mut interval = Interval { bound: self.bounds().of(kept), found: None };
         if interval.bound == f64::INFINITY || !messages.settle(network) {
             return Interval { bound: f64::INFINITY, found: None };
+        }
+        if self.near(kept) < f64::INFINITY {
+            let near = self.recover(kept);
+            let cost = network.cost(&near);
+            interval.offer(Some((near, cost)));
         }
         for turn in 0..SWEEPS_OF_ONE / TURN {
             (0..TURN).for_each(|_| messages.sweep(network));
@@ -291,7 +356,7 @@ impl<'a> Wide<'a> {
     /// The best assignment of the choices that are left, by elimination where that is narrow; of none, that
     /// there is none.
     fn eliminated(&self, messages: &Messages) -> Option<Option<Found>> {
-        let (left, problem) = self.network.left(messages);
+        let (left, problem, _) = self.network.left(messages);
         let pruned = prune(&problem, &[]);
         let order = order(&pruned.problem, &[]);
         if order.entries > NARROW {

@@ -56,6 +56,9 @@ pub struct Request<'a> {
     pub trail: Option<&'a Mutex<Trail>>,
     /// What a device holds of a plan.
     pub memory: &'a dyn Fn(&Plan) -> Result<Vec<Holding>, String>,
+    /// Whether a plan, the best where nothing is hidden by what is longer, is enough: none by other weights of
+    /// seconds is wanted then.
+    pub enough: &'a dyn Fn(&Plan) -> bool,
 }
 
 /// Inputs and outputs whose layout is not to be chosen: programs that hand them to one another without
@@ -231,7 +234,8 @@ fn plan_in(
     let Least { made: mut best, mut bound } = weighed.least()?;
     let mut taken = Taken::of(&best.plan);
     let mut seen = vec![(best.choices.clone(), taken)];
-    while clocks.go_on(taken, bound) {
+    let enough = (request.enough)(&best.plan);
+    while clocks.go_on(taken, bound) && !enough {
         // What fits by other weights is found, or is not needed.
         let Ok(mut other) = Weighed::new(asked, clocks.weights()) else { break };
         let Ok(found) = other.least() else { break };
@@ -244,7 +248,7 @@ fn plan_in(
             best = found.made;
         }
     }
-    let mut best = mixed::between(&mut weighed, (&seen, best), &mut clocks)?;
+    let mut best = if enough { best } else { mixed::between(&mut weighed, (&seen, best), &mut clocks)? };
     best.plan.proof = clocks.proof(&best.plan);
     Ok((best.plan, best.variants))
 }

@@ -93,6 +93,7 @@ fn plan(prepared: &Prepared, mesh: &str) -> Result<Plan, String> {
         fixed: &[],
         trail: None,
         memory: &search::counted,
+        enough: &|_| false,
     };
     search::plan(&request).map_err(|error| error.to_string())
 }

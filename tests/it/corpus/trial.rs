@@ -66,6 +66,7 @@ impl Subject {
             fixed: &[],
             trail: None,
             memory: &pipeline::held,
+            enough: &|_| false,
         };
         search::plan(&request).map_err(|error| format!("not planned: {error}"))
     }

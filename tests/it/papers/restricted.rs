@@ -139,6 +139,7 @@ pub(crate) fn planned(
         fixed: &[],
         trail: None,
         memory: &search::counted,
+        enough: &|_| false,
     })?;
     assert!(found.seconds() < FORBIDDEN, "{kind:?} has no plan on {mesh:?}");
     Ok(found)

@@ -128,6 +128,7 @@ fn planned(layers: usize, manner: Manner, t: u64, decision: Recompute) -> Plan {
         fixed: &[],
         trail: None,
         memory: &search::counted,
+        enough: &|_| false,
     })
     .unwrap();
     plan.recipe = Some(recipe);

@@ -235,6 +235,7 @@ fn check(mesh: &str) {
         fixed: &[],
         trail: None,
         memory: &search::counted,
+        enough: &|_| false,
     });
     let plan = Plan { recipe: Some(recipe), ..found.unwrap() };
     check_plan(&plan).unwrap();

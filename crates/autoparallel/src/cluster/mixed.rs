@@ -192,7 +192,7 @@ impl Asked<'_> {
         let question = &self.of_kind[kind];
         let step = self.known[kind].step(question, setup)?;
         let trail = Mutex::new(Trail::default());
-        let Some((_, loose)) = part(question, setup, &step, Space::Unbounded, &trail)? else {
+        let Some((_, loose)) = part(question, setup, &step, Space::Unbounded, (&trail, &|_| false))? else {
             return Ok(Vec::new());
         };
         self.known[kind].note(&loose.mesh, loose.refused.as_ref());

@@ -49,7 +49,7 @@ pub(super) fn part(
     setup: &Setup,
     step: &WholeStep,
     space: Space,
-    trail: &Mutex<Trail>,
+    (trail, enough): (&Mutex<Trail>, &dyn Fn(&Part) -> bool),
 ) -> Result<Option<(Plan, Part)>, Failure> {
     let WholeStep { prepared, homes, blocks, .. } = step;
     let machine = question.machine().clone().with_devices(setup.mesh.devices());
@@ -68,12 +68,18 @@ pub(super) fn part(
         rules: setup.rules.as_ref(),
     };
     let prices = prices(&target)?;
-    let Some((plan, errors)) = planned(trail, prepared, &header, &target, &prices) else { return Ok(None) };
-    let refused = Refusal::of(&errors, &prepared.graph, (homes, *blocks));
-    let blocks = blocks::costs(&plan, homes, *blocks, prices.beside());
-    let bytes = blocks::crossing(&plan, homes, question.machine().devices_per_node());
-    let message = message(question.machine(), setup.mesh.devices(), bytes)?;
-    let part = Part { mesh: setup.mesh.clone(), kind: question.kind, blocks, message, refused };
+    let of = |plan: &Plan, errors: &[FixedError]| -> Result<Part, Failure> {
+        let refused = Refusal::of(errors, &prepared.graph, (homes, *blocks));
+        let blocks = blocks::costs(plan, homes, *blocks, prices.beside());
+        let bytes = blocks::crossing(plan, homes, question.machine().devices_per_node());
+        let message = message(question.machine(), setup.mesh.devices(), bytes)?;
+        Ok(Part { mesh: setup.mesh.clone(), kind: question.kind, blocks, message, refused })
+    };
+    let enough = |plan: &Plan| of(plan, &[]).is_ok_and(|part| enough(&part));
+    let Some((plan, errors)) = planned((trail, &enough), prepared, &header, &target, &prices) else {
+        return Ok(None);
+    };
+    let part = of(&plan, &errors)?;
     Ok(Some((plan, part)))
 }
 
@@ -92,7 +98,7 @@ pub(super) fn tighter(
     under_way.dedup();
     let mut parts: Vec<Part> = Vec::new();
     for live in under_way {
-        if let Some((_, tight)) = part(question, setup, step, Space::Of(capacity, live), trail)?
+        if let Some((_, tight)) = part(question, setup, step, Space::Of(capacity, live), (trail, &|_| false))?
             && parts.iter().chain([loose]).all(|it| it.blocks != tight.blocks)
         {
             parts.push(tight);
@@ -103,7 +109,7 @@ pub(super) fn tighter(
 
 /// The plan with all that can be fixed, and why the rest cannot; nothing if there is no plan.
 fn planned(
-    trail: &Mutex<Trail>,
+    after: (&Mutex<Trail>, &dyn Fn(&Plan) -> bool),
     prepared: &Prepared,
     header: &plan::ModelFile,
     target: &Target<'_>,
@@ -113,7 +119,7 @@ fn planned(
     let mut errors: Vec<FixedError> = Vec::new();
     // Each error leaves less that is fixed.
     loop {
-        match planned_after(trail, &prepared, header, target, prices) {
+        match planned_after(after, &prepared, header, target, prices) {
             Ok(plan) => return Some((plan, errors)),
             Err(error) => {
                 let PlanError::Fixed(error) = error.last() else { return None };

@@ -43,6 +43,8 @@ pub(super) struct Minimised<'a> {
     pub(super) by: By<'a>,
     /// For each entry of the block's table, its own least cost, or a bound of it.
     pub(super) table: Vec<f64>,
+    /// What was found besides, where that is a bound.
+    pub(super) found: Option<Vec<f64>>,
     /// What is live whatever is chosen costs.
     pub(super) constant: f64,
 }
@@ -93,9 +95,15 @@ struct Answer {
 
 impl<'a> Block<'a> {
     pub(super) fn new(bodies: Vec<Minimised<'a>>) -> Self {
-        let is_exact = |body: &Minimised<'_>| matches!(body.by, By::Elimination(_));
-        let found = (!bodies.iter().all(is_exact)).then(|| Costs::of(&bodies, is_exact));
-        Self { bound: Costs::of(&bodies, |_| true), found, bodies, asked: BTreeSet::new() }
+        let found = |body: &'_ Minimised<'_>| body.found.as_ref().unwrap_or(&body.table).clone();
+        let is_wide = bodies.iter().any(|body| body.found.is_some());
+        let found = is_wide.then(|| Costs::of(bodies.iter().map(found)));
+        Self {
+            bound: Costs::of(bodies.iter().map(|it| it.table.clone())),
+            found,
+            bodies,
+            asked: BTreeSet::new(),
+        }
     }
 
     /// For each body, where its messages ended.
@@ -193,14 +201,15 @@ impl<'a> Block<'a> {
 }
 
 impl Costs {
-    /// The least of some bodies.
-    fn of(bodies: &[Minimised<'_>], some: impl Fn(&Minimised<'_>) -> bool) -> Self {
-        let places = bodies.first().map_or(0, |body| body.table.len());
-        let mut costs = Self { table: vec![f64::INFINITY; places], body: vec![0; places] };
-        for (number, body) in bodies.iter().enumerate().filter(|(_, body)| some(body)) {
-            for ((least, which), cost) in costs.table.iter_mut().zip(&mut costs.body).zip(&body.table) {
-                if *cost < *least {
-                    (*least, *which) = (*cost, number);
+    /// The least of tables of bodies.
+    fn of(bodies: impl Iterator<Item = Vec<f64>>) -> Self {
+        let mut costs = Self { table: Vec::new(), body: Vec::new() };
+        for (number, table) in bodies.enumerate() {
+            costs.table.resize(table.len(), f64::INFINITY);
+            costs.body.resize(table.len(), 0);
+            for ((least, which), cost) in costs.table.iter_mut().zip(&mut costs.body).zip(table) {
+                if cost < *least {
+                    (*least, *which) = (cost, number);
                 }
             }
         }

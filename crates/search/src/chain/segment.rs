@@ -311,7 +311,7 @@ impl Body {
     ) -> Result<Minimised<'_>, SearchError> {
         let problem = &self.pruned.problem;
         let (costs, constant) = self.costs(goal, (resident, live), fixed);
-        let (by, least) = match &self.by {
+        let (by, least, found) = match &self.by {
             Method::Messages(timed, zeros) => {
                 let wiring = match goal {
                     Goal::Time => timed,
@@ -320,8 +320,8 @@ impl Body {
                     }
                 };
                 let wide = Wide::new((wiring, costs), &self.kept, &self.ends, start);
-                let table = wide.table();
-                (By::Messages(wide), table)
+                let [bounds, found] = wide.tables();
+                (By::Messages(wide), bounds, Some(found))
             }
             Method::Elimination(order) => {
                 let tables = match goal {
@@ -331,11 +331,12 @@ impl Body {
                 let objective = Objective { costs: Cow::Owned(costs), edges: &problem.edges, tables };
                 let mut reduced = reduce(&objective, order)?;
                 let table = std::mem::take(&mut reduced.table);
-                (By::Elimination(reduced), table)
+                (By::Elimination(reduced), table, None)
             }
         };
-        let table = self.table(&least, domains).into_iter().map(|cost| cost + constant).collect();
-        Ok(Minimised { by, table, constant })
+        let by_slots =
+            |least: &[f64]| self.table(least, domains).into_iter().map(|cost| cost + constant).collect();
+        Ok(Minimised { by, table: by_slots(&least), found: found.as_deref().map(by_slots), constant })
     }
 
     /// For each node, what each choice costs, those of globals being given if they have no slots; and what is paid

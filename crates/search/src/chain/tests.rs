@@ -275,3 +275,74 @@ fn blocks_that_are_solved_by_messages_have_the_same_least() {
     }
     assert!(found > 300 && long > 30, "{found} {long}");
 }
+
+/// What choices of a block cost.
+fn priced(it: &Interface<'_>, (resident, live): (f64, &[f64]), choices: &[usize]) -> f64 {
+    let windows = it.problem.live(choices);
+    let live = live[it.window..].iter().zip(&windows).map(|(price, &live)| price * real(live));
+    it.problem.time(choices) + resident * real(it.problem.resident(choices)) + live.sum::<f64>()
+}
+
+/// The least that a block costs with these choices of some of its nodes, by trying everything.
+fn least(it: &Interface<'_>, prices: (f64, &[f64]), fixed: &[(usize, usize)]) -> f64 {
+    let (mut least, mut choices) = (f64::INFINITY, vec![0; it.problem.times.len()]);
+    loop {
+        if fixed.iter().all(|&(node, choice)| choices[node] == choice) {
+            least = least.min(priced(it, prices, &choices));
+        }
+        if !advance(&mut choices, &it.problem.domains()) {
+            return least;
+        }
+    }
+}
+
+#[test]
+fn blocks_between_given_ends_are_the_cheapest() {
+    let (mut found, mut none) = (0, 0);
+    for seed in 0..200 {
+        let mut dice = Dice(seed);
+        let chain = if seed % 2 == 0 { random_chain(&mut dice) } else { variants::tests::united(&mut dice) };
+        let chain = Arc::new(chain);
+        let prices = random_prices(&mut dice, &chain);
+        let globals: Vec<usize> = chain.globals.iter().map(|it| dice.index(it.times.len())).collect();
+        let relaxation = match seed % 3 {
+            0 => Relaxation::descended(&chain, Width::Narrow),
+            _ => Relaxation::new(&chain, Width::Narrow),
+        };
+        for (number, segment) in chain.segments.iter().enumerate() {
+            let boundary: Vec<usize> = segment.entry.iter().chain(&segment.exit).copied().collect();
+            let choices: Vec<usize> =
+                boundary.iter().map(|&node| dice.index(segment.problem.times[node].len())).collect();
+            let (first, last) = choices.split_at(segment.entry.len());
+            let starts = Starts::default();
+            let made = relaxation.between(number, &[[first, last]], &prices, (&globals, &starts)).unwrap();
+            let price = (prices.resident, &prices.live[number][..]);
+            let bodies = match &segment.variants[..] {
+                [] => vec![segment.interface()],
+                variants => variants.iter().map(Variant::interface).collect(),
+            };
+            let of_body = |it: &Interface<'_>| {
+                let ends = it.entry.iter().chain(it.exit).copied().zip(choices.iter().copied());
+                let shared = it.shared.iter().map(|shared| (shared.node, globals[shared.global]));
+                least(it, price, &ends.chain(shared).collect::<Vec<_>>())
+            };
+            let truth = bodies.iter().map(of_body).fold(f64::INFINITY, f64::min);
+            match &made[..] {
+                [Some(block)] => {
+                    let cost = priced(&segment.interface(), price, block);
+                    assert!(close(cost, truth), "seed {seed}: {cost} {truth}");
+                    assert!(
+                        boundary.iter().zip(&choices).all(|(&node, &it)| block[node] == it),
+                        "seed {seed}"
+                    );
+                    found += 1;
+                }
+                _ => {
+                    assert!(truth.is_infinite(), "seed {seed}: {truth}");
+                    none += 1;
+                }
+            }
+        }
+    }
+    assert!(found > 100 && none > 5, "{found} {none}");
+}

@@ -201,4 +201,4 @@ impl Problem {
 }
 
 #[cfg(test)]
-mod tests;
+pub(super) mod tests;

@@ -187,6 +187,11 @@ pub(crate) fn sums(
 }
 
 impl Factor<'_> {
+    /// The same with a table of its own.
+    pub(crate) fn owned(self) -> Factor<'static> {
+        Factor { scope: self.scope, entries: Cow::Owned(self.entries.into_owned()) }
+    }
+
     fn at(&self, choices: &[usize], domains: &[usize]) -> f64 {
         let index = self.scope.iter().fold(0, |index, &node| index * domains[node] + choices[node]);
         self.entries[index]

@@ -63,6 +63,7 @@ fn plan_of(
         live: crate::Live::ONE,
         trail: None,
         memory: &crate::counted,
+        enough: &|_| false,
     })
 }
 

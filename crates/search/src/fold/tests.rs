@@ -216,6 +216,7 @@ pub(crate) fn planned_among(
         fixed: &[],
         trail: None,
         memory: &crate::counted,
+        enough: &|_| false,
     };
     let cuts = variants.iter().zip(&sections).map(|(it, sections)| Cut { graph: &it.step.graph, sections });
     let decide = |chosen: &[usize]| -> Trained {

@@ -58,6 +58,16 @@ pub(super) struct Left {
 }
 
 impl Left {
+    /// The number of a node among those that have several choices left.
+    pub(super) fn place(&self, node: usize) -> Option<usize> {
+        self.free.binary_search(&node).ok()
+    }
+
+    /// The number of a choice among those that a node has left.
+    pub(super) fn among(&self, node: usize, choice: usize) -> Option<usize> {
+        self.choices[node].binary_search(&choice).ok()
+    }
+
     /// Choices of the free nodes as an assignment of all.
     pub(super) fn restore(&self, free: &[usize], domains: &[usize]) -> Vec<usize> {
         let mut choices = vec![0; domains.len()];
@@ -139,8 +149,8 @@ impl<'a> Network<'a> {
         link.table[choices[a] * self.costs[b].len() + choices[b]]
     }
 
-    /// The problem of the nodes that have several choices left.
-    pub(super) fn left(&self, messages: &Messages) -> (Left, Problem) {
+    /// The problem of the nodes that have several choices left, and what the others cost beside it.
+    pub(super) fn left(&self, messages: &Messages) -> (Left, Problem, f64) {
         let alive = |node: &Vec<bool>| -> Vec<usize> { (0..node.len()).filter(|&it| node[it]).collect() };
         let choices: Vec<Vec<usize>> = messages.alive.iter().map(alive).collect();
         let free: Vec<usize> = (0..choices.len()).filter(|&node| choices[node].len() > 1).collect();
@@ -148,12 +158,14 @@ impl<'a> Network<'a> {
         free.iter().enumerate().for_each(|(place, &node)| number[node] = Some(place));
         let times = free.iter().map(|&node| choices[node].iter().map(|&it| self.costs[node][it]).collect());
         let mut problem = Problem { times: times.collect(), ..Problem::default() };
+        let single = choices.iter().zip(&self.costs).filter(|(left, _)| left.len() == 1);
+        let mut constant: f64 = single.map(|(left, costs)| costs[left[0]]).sum();
         for link in self.links() {
             let [a, b] = link.ends;
             let columns = self.costs[b].len();
             let at = |row: usize, column: usize| link.table[row * columns + column];
             match (number[a], number[b]) {
-                (None, None) => {}
+                (None, None) => constant += at(choices[a][0], choices[b][0]),
                 (Some(place), None) => {
                     let own = problem.times[place].iter_mut().zip(&choices[a]);
                     own.for_each(|(time, &row)| *time += at(row, choices[b][0]));
@@ -171,7 +183,7 @@ impl<'a> Network<'a> {
                 }
             }
         }
-        (Left { choices, free }, problem)
+        (Left { choices, free }, problem, constant)
     }
 }
 

@@ -38,7 +38,7 @@ fn assignments(problem: &Problem, kept: &[usize]) -> Vec<Vec<usize>> {
 
 #[test]
 fn bounds_are_never_above_the_least_and_what_is_found_costs_what_it_says() {
-    let (mut exact, mut loose, mut forbidden) = (0, 0, 0);
+    let (mut exact, mut loose, mut forbidden, mut few) = (0, 0, 0, 0);
     for seed in 0..600 {
         let mut dice = Dice(seed);
         let domains = small_domains(&mut dice);
@@ -47,10 +47,18 @@ fn bounds_are_never_above_the_least_and_what_is_found_costs_what_it_says() {
         let kept: Vec<usize> = (0..domains.len()).filter(|_| dice.below(4) == 0).take(2).collect();
         let wiring = wiring(&problem);
         let wide = Wide::new((&wiring, problem.times.clone()), &kept, &[], None);
-        let (table, truths) = (wide.table(), truths(&problem, &kept));
-        assert_eq!(table.len(), truths.len(), "seed {seed}");
-        for ((bound, truth), kept_choices) in table.iter().zip(&truths).zip(assignments(&problem, &kept)) {
+        let ([table, near], truths) = (wide.tables(), truths(&problem, &kept));
+        assert_eq!([table.len(), near.len()], [truths.len(); 2], "seed {seed}");
+        let all = table.iter().zip(&near).zip(&truths).zip(assignments(&problem, &kept));
+        for (((bound, near), truth), kept_choices) in all {
             assert!(*bound <= truth + 1e-9, "seed {seed}: {bound} {truth}");
+            assert!(*near >= truth - 1e-9, "seed {seed}: {near} {truth}");
+            if *near < f64::INFINITY {
+                let choices = wide.recover(&kept_choices);
+                let as_kept = kept.iter().zip(&kept_choices).all(|(&node, &it)| choices[node] == it);
+                assert!(as_kept && close(problem.time(&choices), *near), "seed {seed}: {near}");
+                few += 1;
+            }
             loose += usize::from(bound + 1e-6 < *truth && *truth < f64::INFINITY);
             let interval = wide.solve(&kept_choices);
             assert!(interval.bound <= truth + 1e-9, "seed {seed}: {interval:?} {truth}");
@@ -73,7 +81,7 @@ fn bounds_are_never_above_the_least_and_what_is_found_costs_what_it_says() {
             }
         }
     }
-    assert!(exact > 600 && loose > 20 && forbidden > 50, "{exact} {loose} {forbidden}");
+    assert!(exact > 600 && loose > 20 && forbidden > 50 && few > 500, "{exact} {loose} {forbidden} {few}");
 }
 
 #[test]

@@ -101,6 +101,7 @@ fn offered(axes: usize, steps: Steps) -> Vec<String> {
         live: crate::Live::ONE,
         trail: None,
         memory: &crate::counted,
+        enough: &|_| false,
     };
     let Offers { turns, last, .. } = Offers::of(&request, &[Cut { graph: &graph, sections: &sections }], &[]);
     let said = |it: &Offer| {

@@ -13,10 +13,11 @@ use plan::Clock;
 use super::PlanError;
 use super::weighed::{Made, Weighed};
 use crate::chain::ChainChoices;
-use crate::clocks::{Clocks, Taken};
+use crate::clocks::{Clocks, Sums, Taken};
+use crate::problem::real_size;
 
-/// The most numbers of blocks of the other kind that are looked at, on either side of the first.
-const MOST: usize = 6;
+/// The most numbers of blocks of the other kind that are looked at.
+const MOST: usize = 5;
 
 /// What was chosen at some weights, and what a step takes so.
 pub(super) type Seen = (ChainChoices, Taken);
@@ -54,22 +55,37 @@ pub(super) fn between(
 /// The shortest step with blocks of both kinds.
 fn mixed(weighed: &mut Weighed<'_>, kinds: [&Seen; 2], clocks: &Clocks) -> Result<Option<Made>, PlanError> {
     let most = kinds[0].0.blocks.iter().map(Vec::len).max().unwrap_or(0);
-    let expected = |many: &usize| clocks.between(kinds.map(|it| &it.1), (*many, most));
-    let Some(first) = (1..most).min_by(|a, b| expected(a).total_cmp(&expected(b))) else { return Ok(None) };
-    let choices = kinds.map(|it| &it.0);
-    let mut best = written(weighed, choices, [first, most])?;
-    let seconds = |made: &Option<Made>| made.as_ref().map_or(f64::INFINITY, Made::seconds);
-    let sides = [(1..first).rev().take(MOST).collect::<Vec<_>>(), (first + 1..most).take(MOST).collect()];
-    for numbers in sides {
-        for many in numbers {
-            let made = written(weighed, choices, [many, most])?;
-            if seconds(&made) >= seconds(&best) {
-                break;
-            }
-            best = made;
+    let (choices, takes) = (kinds.map(|it| &it.0), kinds.map(|it| &it.1));
+    // For each number of blocks, in how many places kinds meet.
+    let meetings = |many: usize| {
+        let meet = |number: &usize| of_second(*number, [many, most]) != of_second(number + 1, [many, most]);
+        real_size((0..most - 1).filter(meet).count().max(1))
+    };
+    let mut each = Sums::default();
+    let (mut best, mut tried): (Option<Made>, Vec<usize>) = (None, Vec::new());
+    for _ in 0..MOST {
+        let without = |many: usize| clocks.between(takes, (many, most));
+        let expected = |many: &usize| without(*many).and(meetings(*many), &each).seconds();
+        let Some(many) = (1..most).min_by(|a, b| expected(a).total_cmp(&expected(b))) else { break };
+        if tried.contains(&many) {
+            break;
+        }
+        tried.push(many);
+        let Some(made) = written(weighed, choices, [many, most])? else { break };
+        let joined = clocks.sums(&Taken::of(&made.plan)).and(-1.0, &without(many));
+        each = Sums::default().and(1.0 / meetings(many), &joined);
+        if best.as_ref().is_none_or(|best| made.seconds() < best.seconds()) {
+            best = Some(made);
         }
     }
     Ok(best)
+}
+
+/// Whether a block is of the second kind where so many of so many are, evenly spread.
+fn of_second(number: usize, [many, most]: [usize; 2]) -> bool {
+    // How many of the first blocks are, rounded.
+    let before = |blocks: usize| (2 * blocks * many + most) / (2 * most);
+    before(number + 1) > before(number)
 }
 
 /// The plan in which so many of the blocks of the longest segment are of the second kind, and as large a part of
@@ -81,10 +97,8 @@ fn written(
 ) -> Result<Option<Made>, PlanError> {
     let mut choices = first.clone();
     for (blocks, others) in choices.blocks.iter_mut().zip(&second.blocks) {
-        // How many of the first blocks are of the second kind, rounded.
-        let of_second = |blocks: usize| (2 * blocks * many + most) / (2 * most);
         for (number, (block, other)) in blocks.iter_mut().zip(others).enumerate() {
-            if of_second(number + 1) > of_second(number) {
+            if of_second(number, [many, most]) {
                 block.clone_from(other);
             }
         }

@@ -159,13 +159,12 @@ impl<'a> Weighed<'a> {
             save(&mut other.plan, &made.in_place, bytes - request.capacity);
             other.plan.estimate = estimate(&other.plan, request.prices);
             other.plan.hidden = other.plan.hidden_at(request.prices.beside());
-            other.plan.memory = memory(&other.plan, request.live);
             saved = (held_by(request, &mut other.plan)? <= request.capacity).then_some(other);
         }
         Ok(Held { made, bytes, saved })
     }
 
-    /// Choices as a plan of which nothing is proven.
+    /// Choices as a plan of which nothing is proven, and which does not say yet what it holds.
     pub(super) fn written(&self, choices: &ChainChoices) -> Result<Made, PlanError> {
         let Asked { request, numbers, derive, pins, .. } = self.asked;
         let blocks = self.blocks(choices);
@@ -198,7 +197,6 @@ impl<'a> Weighed<'a> {
         };
         plan.estimate = estimate(&plan, request.prices);
         plan.hidden = plan.hidden_at(request.prices.beside());
-        plan.memory = memory(&plan, request.live);
         Ok(Made { plan, variants, choices: choices.clone(), in_place })
     }
 
@@ -250,6 +248,7 @@ struct Block {
 
 /// All that a plan holds (bytes), which it then says.
 fn held_by(request: &Request<'_>, plan: &mut Plan) -> Result<u64, PlanError> {
+    plan.memory = memory(plan, request.live);
     plan.memory = (request.memory)(plan).map_err(PlanError::Memory)?;
     Ok(plan.memory.iter().map(|it| it.bytes).sum())
 }

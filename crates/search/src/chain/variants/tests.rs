@@ -30,6 +30,12 @@ fn random_variants(dice: &mut Dice) -> (Vec<Global>, Vec<Vec<Segment>>) {
     (globals, vec![first, second])
 }
 
+/// A random chain of variants.
+pub(in crate::chain) fn united(dice: &mut Dice) -> Chain {
+    let (globals, segments) = random_variants(dice);
+    Chain { globals, segments: segments.into_iter().map(unite).collect() }
+}
+
 /// The chain in which each block is the variant picked.
 fn picked(globals: &[Global], segments: &[Vec<Segment>], picks: &[usize]) -> Chain {
     let mut picks = picks.iter();

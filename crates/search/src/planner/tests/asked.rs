@@ -62,5 +62,6 @@ pub(super) fn asked<T>(
         fixed: &[],
         trail: None,
         memory: &crate::counted,
+        enough: &|_| false,
     })
 }
