@@ -9,7 +9,7 @@ use import::{Bindings, ImportError, Positions};
 use plan::{Cache, Control, Pipeline, Plan, Recipe};
 use planner_ir::Graph;
 
-use crate::pipeline::{self, Prepared, parameters};
+use crate::pipeline::{self, Decisions, Phases, Prepared, Training, parameters};
 
 /// The model of a plan, imported for the sizes of the plan; of generation, with the input of positions
 /// that the model may lack.
@@ -76,6 +76,17 @@ pub fn prepared(path: &Path, plan: &Plan) -> Result<Option<Prepared>, Failure> {
     let Ok(imported) = imported(&file, plan, None) else { return Ok(None) };
     let prepared = pipeline::derived(&file, &imported, recipe)?;
     Ok(Some(prepared).filter(|it| it.graph == plan.graph))
+}
+
+/// The same with what is computed again left open: the program of a plan as it was before it was planned. Nothing
+/// where a training step's model is not there.
+pub fn open(path: &Path, plan: &Plan) -> Result<Option<Prepared>, Failure> {
+    let Some(recipe) = &plan.recipe else { return Ok(Some(pipeline::cut(&plan.graph))) };
+    let Ok(file) = plan_file::model(path, plan, None) else { return Ok(None) };
+    let Ok(imported) = imported(&file, plan, None) else { return Ok(None) };
+    let recipe = Recipe { recompute: Vec::new(), ..recipe.clone() };
+    let training = Training { recipe, decisions: Decisions::Values, phases: Phases::Together };
+    pipeline::prepare_training(&file, &imported, &training, &mut |_, _| {}).map(Some)
 }
 
 /// Whether a plan can be trained: its program has to be the training step that its recipe makes of the model.

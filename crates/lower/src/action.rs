@@ -290,6 +290,18 @@ impl Action {
         }
     }
 
+    /// What it is called: of an operation, what the model file calls that.
+    pub fn name(&self) -> &str {
+        match self {
+            Self::Compute(compute) => &compute.name,
+            Self::Copy(_) => "copy",
+            Self::Collective(it) => it.kind.name(),
+            Self::Message(_) => "message",
+            Self::Send(_) => "send",
+            Self::Receive(_) => "receive",
+        }
+    }
+
     /// What it is called, if other ranks are met in it.
     pub fn exchange(&self) -> Option<&'static str> {
         match self {

@@ -142,10 +142,11 @@ class Plan:
 
     def explain(
         self, *, alternatives: bool = False, diagram: Optional[str] = None, svg: Optional[PathLike] = None,
-        progress: Progress = False,
+        html: Optional[PathLike] = None, progress: Progress = False,
     ) -> Report:
-        """What was decided, what it costs, and what it would cost otherwise."""
-        given = {"alternatives": alternatives, "diagram": diagram, "svg": svg}
+        """What was decided, what it costs, and what it would cost otherwise; with `html` as a page for a browser
+        too."""
+        given = {"alternatives": alternatives, "diagram": diagram, "svg": svg, "html": html}
         return self._said("explain", given, progress)
 
     def simulate(
@@ -294,6 +295,7 @@ def plan(
     role: Optional[Mapping[str, str]] = None,
     kept: Optional[Mapping[str, str]] = None,
     output: Optional[PathLike] = None,
+    html: Optional[PathLike] = None,
     progress: Progress = False,
 ) -> Plan:
     """The cheapest plan of a model on a machine, with its proof.
@@ -305,7 +307,7 @@ def plan(
 
     `machine` is a name such as `h100-80g-8x` (see `machines`) or a machine file, `dims` says the sizes of dimensions
     that have names. All else is what `shardloom plan --help` says of the option of the same name: `for_` of `--for`,
-    and lists for options that may be repeated. With `output` the plan is written there.
+    and lists for options that may be repeated. With `output` the plan is written there, with `html` a page about it.
 
     `progress` is called with what is being done; `True` prints it on the standard error. Ctrl-C ends the search.
     """
@@ -339,6 +341,8 @@ def plan(
     result = Plan(made, named if is_file else None, folder)
     if output is not None and beside:
         result.save(output)
+    if html is not None:
+        result.explain(html=html, progress=progress)
     return result
 
 

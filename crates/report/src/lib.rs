@@ -8,6 +8,7 @@
 //! - [`attention`] — what attention is found to be
 //! - [`chart`] — a schedule as a chart
 //! - [`diagram`] — a partition as a diagram
+//! - [`page`] — a plan as a page for a browser
 //! - [`plot`] — curves as a picture
 
 pub mod attention;
@@ -15,6 +16,7 @@ pub mod chart;
 pub mod diagram;
 pub mod explained;
 pub mod kept;
+pub mod page;
 pub mod plot;
 pub mod summary;
 pub mod throughput;

@@ -179,6 +179,7 @@ Without --mesh several meshes are tried and the cheapest plan is kept. Weights n
 Examples:
   shardloom explain plan.json
   shardloom explain plan.json --alternatives
+  shardloom explain plan.json --html plan.html
   shardloom explain plan.json --json")]
     Explain(ExplainArguments),
     /// Write a plan for another runtime: PyTorch, JAX, torchtitan, Megatron-LM, DeepSpeed, vLLM, SGLang, ..
@@ -326,7 +327,7 @@ pub enum Ranks {
 }
 
 /// `explain`.
-#[derive(Args, Clone, Debug)]
+#[derive(Args, Clone, Debug, Default)]
 pub struct ExplainArguments {
     /// The plan or pipeline
     pub plan: PathBuf,
@@ -342,6 +343,10 @@ pub struct ExplainArguments {
     /// Write that as a picture too; of a pipeline, its schedule
     #[arg(long, value_name = "FILE")]
     pub svg: Option<PathBuf>,
+    /// Write a page for a browser: what fits, who exchanges with whom, the model's blocks, what ranks do when, memory
+    /// against time, the plan for other runtimes
+    #[arg(long, value_name = "FILE")]
+    pub html: Option<PathBuf>,
 }
 
 /// `partition`.

@@ -25,7 +25,7 @@ pub use memory::Level;
 pub use prices::alone;
 pub use schedule::{Flow, Link, Schedule, Task};
 pub use timeline::{
-    Class, SimulateError, Span, Timeline, simulate, simulate_cluster, simulate_each, simulate_grouped,
+    Class, SimulateError, Span, Timeline, common, simulate, simulate_cluster, simulate_each, simulate_grouped,
 };
 pub use trace::{memory_trace, trace};
 pub use unroll::Order;

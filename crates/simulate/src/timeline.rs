@@ -208,7 +208,7 @@ fn joined(mut spans: Vec<Span>) -> Vec<Span> {
 }
 
 /// For how long spans of both lists run at once (seconds). Those of a list follow one another.
-pub(crate) fn common(one: &[Span], other: &[Span]) -> f64 {
+pub fn common(one: &[Span], other: &[Span]) -> f64 {
     let (mut sum, mut next) = (0.0, 0);
     for it in one {
         while other.get(next).is_some_and(|other| other.end <= it.start) {

@@ -7,7 +7,7 @@
 
 use std::io::{self, Write};
 
-use lower::{Action, Instruction, Program, Stream};
+use lower::{Program, Stream};
 use serde_json::{Value, json};
 
 use crate::timeline::{Class, Span, Timeline};
@@ -49,7 +49,7 @@ pub fn trace(timeline: &Timeline<'_>, to: &mut dyn Write) -> io::Result<()> {
                 }
                 events.put(&json!({
                     "ph": "X",
-                    "name": name(instruction),
+                    "name": instruction.action.name(),
                     "cat": instruction.phase.name(),
                     "pid": rank,
                     "tid": track,
@@ -157,15 +157,4 @@ fn process(timeline: &Timeline<'_>, class: &Class, rank: u64) -> Value {
     let like = if others == 0 { String::new() } else { format!(" and {others} like it") };
     let name = format!("rank {rank}{like}{stages}");
     metadata("process_name", rank, 0, &json!({ "name": name }))
-}
-
-fn name(instruction: &Instruction) -> &str {
-    match &instruction.action {
-        Action::Compute(compute) => &compute.name,
-        Action::Copy(_) => "copy",
-        Action::Collective(it) => it.kind.name(),
-        Action::Message(_) => "message",
-        Action::Send(_) => "send",
-        Action::Receive(_) => "receive",
-    }
 }

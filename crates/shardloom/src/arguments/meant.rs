@@ -240,7 +240,7 @@ const ROWS: &[Row] = &[
     },
     Row {
         commands: PLAN,
-        options: &["output"],
+        options: &["output", "html"],
         meant: Where(
             |it| !matches!(it, Command::Sweep(_)),
             "`plan`: a sweep makes several plans, and `--csv` and `--svg` write what they come to",
@@ -323,7 +323,7 @@ const ROWS: &[Row] = &[
     Row { commands: &["explain"], options: &["plan", "diagram", "svg"], meant: Always },
     Row {
         commands: &["explain"],
-        options: &["machine", "alternatives"],
+        options: &["machine", "alternatives", "html"],
         meant: Where(
             |it| matches!(it, Command::Explain(it) if it.diagram.is_none()),
             "what is priced, not with `--diagram`",

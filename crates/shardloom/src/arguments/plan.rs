@@ -44,6 +44,9 @@ pub struct PlanArguments {
     /// Where the plan is written
     #[arg(long, short, default_value = "plan.json", value_name = "FILE")]
     pub output: PathBuf,
+    /// Write a page about it for a browser too, as `explain --html` does
+    #[arg(long, value_name = "FILE")]
+    pub html: Option<PathBuf>,
 }
 
 impl PlanArguments {

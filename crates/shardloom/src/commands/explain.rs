@@ -1,8 +1,10 @@
 //! `explain`: what a plan decides, what it costs, and what it would cost otherwise.
 
+mod page; // as a page for a browser
 mod staged; // of a pipeline
 
 use std::fmt::Write as _;
+use std::path::Path;
 
 use ::plan::json::Content;
 use ::plan::{Assignment, Generation, Plan};
@@ -15,7 +17,7 @@ use driver::derived;
 use driver::generation::planned::held;
 use driver::pipeline::{Prepared, Target};
 use files::Failure;
-use files::{machine, plan_file};
+use files::{machine, plan_file, written};
 use report::explained::{self, BlockStory, MoveStory, OperationStory};
 use report::kept::Kept;
 use report::summary::generation::{in_json, in_words};
@@ -25,17 +27,45 @@ use report::weight_roles::Weights;
 use serde_json::{Value, json};
 
 use super::{Context, Said};
-use crate::arguments::ExplainArguments;
+use crate::arguments::{ExplainArguments, PlanArguments};
 
 use super::import::kept_whole;
 
 /// Explains a plan or a pipeline.
 pub(crate) fn explain(arguments: &ExplainArguments, context: &mut Context<'_, '_>) -> Result<Said, Failure> {
-    match plan_file::read_any_checked(&arguments.plan)? {
-        Content::Plan(plan) => explain_plan(&plan, arguments, context),
-        Content::Pipeline(pipeline) => staged::explain(arguments, &pipeline),
-        Content::Generation(generation) => explain_generation(&generation, arguments, context),
+    if let Some(page) = &arguments.html {
+        written::differs(page, &[&arguments.plan])?;
+        written::possible(page)?;
     }
+    let content = plan_file::read_any_checked(&arguments.plan)?;
+    let mut said = match &content {
+        Content::Plan(plan) => explain_plan(plan, arguments, context)?,
+        Content::Pipeline(pipeline) => staged::explain(arguments, pipeline)?,
+        Content::Generation(generation) => explain_generation(generation, arguments, context)?,
+    };
+    if let Some(path) = &arguments.html {
+        page::write(path, &content, &said.json, arguments, context)?;
+        said.text += &page_line(path);
+    }
+    Ok(said)
+}
+
+/// Writes the page of a plan that has just been made, if one is asked for.
+pub(super) fn page_of_made(
+    arguments: &PlanArguments,
+    context: &mut Context<'_, '_>,
+) -> Result<Option<String>, Failure> {
+    let Some(path) = &arguments.html else { return Ok(None) };
+    // Shipped machines are known by the plan's name for them.
+    let machine = Some(arguments.machine.clone()).filter(|it| Path::new(it).exists());
+    let plan = arguments.output.clone();
+    let html = Some(path.clone());
+    explain(&ExplainArguments { plan, machine, html, ..ExplainArguments::default() }, context)?;
+    Ok(Some(page_line(path)))
+}
+
+fn page_line(path: &Path) -> String {
+    format!("page       {}\n", path.display())
 }
 
 /// What plans of generation have in common, then each; a picture is of the step of one token.

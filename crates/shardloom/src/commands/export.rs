@@ -62,7 +62,7 @@ fn made_for(content: &Content) -> &MachineName {
 }
 
 /// What servers are told of the devices; nothing of nodes that differ.
-fn device(cluster: &Cluster) -> Option<Device> {
+pub(super) fn device(cluster: &Cluster) -> Option<Device> {
     let machine = cluster.single()?;
     Some(Device { memory: machine.device.memory_capacity.value.0, of_node: machine.devices_per_node() })
 }

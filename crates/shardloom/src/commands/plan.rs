@@ -21,9 +21,27 @@ use crate::arguments::{Mode, PlanArguments, Stages};
 /// Plans a model.
 pub(crate) fn plan(arguments: &PlanArguments, context: &mut Context<'_, '_>) -> Result<Said, Failure> {
     written::differs(&arguments.output, &[arguments.model()])?;
+    if let Some(page) = &arguments.html {
+        written::differs(page, &[arguments.model(), &arguments.output])?;
+    }
     if context.stages.last().is_none() {
         written::possible(&arguments.output)?;
+        arguments.html.as_deref().map_or(Ok(()), written::possible)?;
+    } else if arguments.html.is_some() {
+        let message = "`--html` is a page about a plan that is made, not with `--stop-after`";
+        return Err(Failure::Usage(message.to_owned()));
     }
+    let mut said = planned(arguments, context)?;
+    if context.stages.last().is_none()
+        && let Some(line) = super::explain::page_of_made(arguments, context)?
+    {
+        said.text += &line;
+    }
+    Ok(said)
+}
+
+/// Plans a model and writes the plan.
+fn planned(arguments: &PlanArguments, context: &mut Context<'_, '_>) -> Result<Said, Failure> {
     let cluster = arguments.target.on(machine::cluster(&arguments.machine, arguments.devices)?);
     let single = || machine::one(&arguments.machine, &cluster);
     if arguments.recipe.mode == Mode::Generate {

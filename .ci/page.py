@@ -1,0 +1,162 @@
+"""Tries the page of a plan in a browser: `python3 .ci/page.py SHARDLOOM FOLDER`.
+
+Plans a small model and one on 1,024 GPUs, opens their pages in headless Chromium through chromedriver, and holds
+what is seen after clicks against what the pages say. Screenshots are left in the folder.
+"""
+
+import base64
+import json
+import subprocess
+import sys
+import time
+import urllib.error
+import urllib.request
+from pathlib import Path
+
+FULL_PAGE_BYTES = 5_000_000
+INTERACTIVE_SECONDS = 10
+
+
+class Browser:
+    """Chromium, by the WebDriver protocol (W3C)."""
+
+    def __init__(self) -> None:
+        self.driver = subprocess.Popen(
+            ["chromedriver", "--port=0"], stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True
+        )
+        port = None
+        for line in self.driver.stdout:
+            if "successfully on port" in line:
+                port = int(line.rstrip(".\n ").rsplit(" ", 1)[1])
+                break
+        if port is None:
+            sys.exit("chromedriver says no port")
+        self.address = f"http://127.0.0.1:{port}/session"
+        arguments = ["--headless", "--no-sandbox", "--disable-gpu", "--window-size=1280,1600"]
+        wanted = {"alwaysMatch": {"goog:chromeOptions": {"args": arguments}, "goog:loggingPrefs": {"browser": "ALL"}}}
+        made = self.send("POST", "", {"capabilities": wanted})
+        self.address += "/" + made["sessionId"]
+
+    def send(self, method: str, path: str, body: object = None) -> object:
+        data = None if body is None else json.dumps(body).encode()
+        request = urllib.request.Request(self.address + path, data, {"Content-Type": "application/json"}, method=method)
+        try:
+            with urllib.request.urlopen(request, timeout=60) as answer:
+                return json.load(answer)["value"]
+        except urllib.error.HTTPError as error:
+            sys.exit(f"{method} {path}: {json.load(error)['value']['message']}")
+
+    def open(self, page: Path) -> None:
+        self.send("POST", "/url", {"url": page.resolve().as_uri()})
+        self.said = json.loads(self.script("return document.getElementById('plan').textContent"))
+
+    def script(self, text: str) -> object:
+        return self.send("POST", "/execute/sync", {"script": text, "args": []})
+
+    def click(self, selector: str) -> None:
+        found = self.send("POST", "/element", {"using": "css selector", "value": selector})
+        number = next(iter(found.values()))
+        self.send("POST", f"/element/{number}/click", {})
+
+    def count(self, selector: str) -> int:
+        return self.script(f"return document.querySelectorAll({json.dumps(selector)}).length")
+
+    def text(self, selector: str) -> str:
+        return self.script(f"return document.querySelector({json.dumps(selector)})?.textContent ?? ''")
+
+    def picture(self, to: Path) -> None:
+        to.write_bytes(base64.b64decode(self.send("GET", "/screenshot")))
+
+    def complaints(self) -> list:
+        return [it["message"] for it in self.send("POST", "/se/log", {"type": "browser"}) if it["level"] == "SEVERE"]
+
+    def close(self) -> None:
+        self.send("DELETE", "")
+        self.driver.terminate()
+
+
+def expect(what: str, found: object, expected: object) -> None:
+    if found != expected:
+        sys.exit(f"{what}: found {found!r}, expected {expected!r}")
+
+
+def every_part(browser: Browser, page: Path) -> None:
+    """What every page has, and what clicks show."""
+    browser.open(page)
+    said = browser.said
+    for part in ["time", "memory", "devices", "model", "schedule", "limits", "commands"]:
+        expect(f"{page.name}: the part {part}", browser.count(f"section#{part} h2"), 1)
+    machine, first = said["machine"], said["programs"][0]
+    expect("devices", browser.count("rect.device"), machine["devices"])
+    expect("nodes", browser.count("rect.node"), -(-machine["devices"] // machine["devices_per_node"]))
+    expect("groups of devices that hold alike", browser.count("#memory .fit"), len(said["memory"]))
+
+    # Along an axis as many devices light up as it has.
+    name, size = first["axes"][0]
+    expect("before an axis is chosen", browser.count("rect.group"), 0)
+    browser.click(f"#axes button[data-axis='{name}']")
+    expect(f"the group along {name}", browser.count("rect.group") + browser.count("rect.chosen"), size)
+    last = machine["devices"] - 1
+    browser.click(f"rect[data-rank='{last}']")
+    expect("the device that was chosen", browser.text("#group").split(":")[0], f"Device {last}")
+
+    # A block opens, and an operation says how it is computed.
+    browser.click("#model details.block > summary")
+    if browser.count("#model details.layer"):
+        browser.click("#model details.layer > summary")
+    if not browser.count("#model tr.operation"):
+        sys.exit(f"{page.name}: a block that is open has no operation")
+    browser.click("#model tr.operation")
+    operations = [it["partition"] for block in first["blocks"] for it in block["operations"]]
+    if browser.text("#model tr.more code") not in operations:
+        sys.exit(f"{page.name}: an operation says another partition than the plan: {browser.text('#model tr.more code')}")
+
+    # Something is drawn in the lanes, and nearer is something else.
+    drawn = "return document.getElementById('lanes').toDataURL()"
+    far = browser.script(drawn)
+    browser.click("#nearer")
+    if browser.script(drawn) == far:
+        sys.exit(f"{page.name}: the schedule is the same from nearer")
+
+    # With a price, steps cost something.
+    browser.script("const it = document.getElementById('price'); it.value = 2; it.dispatchEvent(new Event('input'))")
+    hours = said["seconds"] / 3600 * machine["devices"]
+    own = [it for it in browser.text("#limits table").split("$")[1:]]
+    if not any(abs(float(it[:6].split("e")[0].rstrip(" abcdefghijklmnopqrstuvwxyz;")) - 2 * hours) <= 0.01 * 2 * hours
+               for it in own if "e" not in it[:8]) and 2 * hours >= 0.01:
+        sys.exit(f"{page.name}: no step costs {2 * hours}: {own}")
+
+    for target in [it["target"] for it in said["exports"]]:
+        browser.click(f"#exports button[data-target='{target}']")
+        files = [it["name"] for it in said["exports"] if it["target"] == target for it in it["files"]]
+        expect(f"files for {target}", browser.count("#exports pre"), len(files))
+        if files:
+            browser.click("#exports button.copy")
+    expect(f"{page.name}: what the browser complains of", browser.complaints(), [])
+
+
+def main() -> None:
+    shardloom, folder = sys.argv[1], Path(sys.argv[2])
+    folder.mkdir(parents=True, exist_ok=True)
+    small = ["tests/models/gpt2-bytes.onnx", "--machine", "cpu-4x", "--mesh", "2x2"]
+    small += ["--dim", "batch=8", "--dim", "sequence=64"]
+    large = ["--config", "tests/configs/llama3_8b.json", "--machine", "h100-80g-1024x", "--mode", "train", "--loss", "loss"]
+    large += ["--dim", "batch=256", "--dim", "sequence=4096", "--precision", "bf16", "--stages", "4", "--mesh", "256"]
+    large += ["--microbatches", "8"]
+    browser = Browser()
+    try:
+        for name, arguments in {"small": small, "large": large}.items():
+            plan, page = folder / f"{name}.json", folder / f"{name}.html"
+            subprocess.run([shardloom, "plan", "--quiet", *arguments, "-o", plan, "--html", page], check=True)
+            began = time.monotonic()
+            every_part(browser, page)
+            browser.picture(folder / f"{name}.png")
+            took = time.monotonic() - began
+            print(f"{page}: {page.stat().st_size} bytes, tried in {took:.1f} s")
+            if page.stat().st_size > FULL_PAGE_BYTES:
+                sys.exit(f"{page} has {page.stat().st_size} bytes, expected {FULL_PAGE_BYTES} at most")
+    finally:
+        browser.close()
+
+
+main()

@@ -1,0 +1,102 @@
+//! Plans as pages for a browser. What a browser makes of them is tried by `.ci/page.py`.
+
+use serde_json::Value;
+
+use super::{Folder, fails, says, works};
+
+const GPT2: &str = "models/gpt2-bytes.onnx";
+const DIMS: [&str; 4] = ["--dim", "batch=8", "--dim", "sequence=64"];
+
+/// What is said in a page.
+fn said(path: &str) -> Value {
+    let page = std::fs::read_to_string(path).unwrap();
+    let (_, rest) = page.split_once("id=\"plan\">").unwrap();
+    serde_json::from_str(rest.split_once("</script>").unwrap().0).unwrap()
+}
+
+fn json(arguments: &[&str]) -> Value {
+    serde_json::from_str(&works(&[arguments, &["--json"]].concat())).unwrap()
+}
+
+/// Its numbers are those of `explain` and `simulate`.
+#[test]
+fn a_page_says_what_the_commands_say() {
+    let folder = Folder::new("page");
+    let (plan, page) = (folder.path("plan.json"), folder.path("plan.html"));
+    let to = ["-o", &plan, "--html", &page];
+    let text = works(&[&["plan", GPT2, "--machine", "cpu-4x", "--mesh", "2x2"][..], &DIMS, &to].concat());
+    assert!(text.ends_with(&format!("page       {page}\n")), "{text}");
+    let page_said = said(&page);
+    let (explained, simulated) = (json(&["explain", &plan]), json(&["simulate", &plan]));
+    assert_eq!(page_said["seconds"], explained["seconds"]);
+    assert_eq!(page_said["terms"], explained["estimate"]);
+    assert_eq!(page_said["otherwise"], explained["otherwise"]);
+    assert_eq!(page_said["speed"]["mfu"], explained["mfu"]);
+    assert_eq!(page_said["memory"][0]["holdings"], explained["memory"]);
+    assert_eq!(page_said["simulated"], simulated["seconds"]);
+    let blocks = page_said["programs"][0]["blocks"].as_array().unwrap();
+    let of_explain = explained["blocks"].as_array().unwrap();
+    assert_eq!(blocks.len(), of_explain.len());
+    for (block, told) in blocks.iter().zip(of_explain) {
+        assert_eq!(block["count"], told["count"]);
+        let names = |it: &Value| -> Vec<Value> {
+            it["operations"].as_array().unwrap().iter().map(|it| it["partition"].clone()).collect()
+        };
+        assert_eq!(names(block), names(told));
+    }
+    // Whom a rank exchanges with, and what that takes, is what the simulation has for its kind of ranks.
+    let ranks = page_said["timeline"]["ranks"].as_array().unwrap();
+    let of_kinds = |it: &Value| it["seconds"].as_f64().unwrap();
+    for (rank, class) in ranks.iter().zip(simulated["classes"].as_array().unwrap()) {
+        let sum: f64 = rank["with"].as_array().unwrap().iter().map(of_kinds).sum();
+        let kinds = class["exchanged"].as_array().unwrap().iter();
+        let expected: f64 = kinds.filter(|it| it["kind"] != "copy").map(of_kinds).sum();
+        assert!((sum - expected).abs() <= 1e-9 * expected, "{sum} {expected}");
+        assert!(rank["with"].as_array().unwrap().iter().all(|it| it["axes"].is_array()));
+    }
+    // Less memory never takes less time, and what is found fits in it.
+    let limits = page_said["limits"].as_array().unwrap();
+    assert!(!limits.is_empty());
+    let found: Vec<&Value> = limits.iter().filter(|it| it["seconds"].is_number()).collect();
+    assert!(found.iter().all(|it| it["bytes"].as_u64() <= it["capacity"].as_u64()), "{found:?}");
+    let sorted = found.windows(2).all(|it| it[0]["seconds"].as_f64() >= it[1]["seconds"].as_f64());
+    assert!(sorted, "{found:?}");
+}
+
+#[test]
+fn pipelines_and_generation_have_pages() {
+    let folder = Folder::new("pages");
+    let (plan, page) = (folder.path("plan.json"), folder.path("plan.html"));
+    let train =
+        ["--mode", "train", "--loss", "cross-entropy:logits,labels", "--stages", "2", "--microbatches", "4"];
+    works(&[&["plan", GPT2, "--machine", "cpu-4x", "-o", &plan][..], &DIMS, &train].concat());
+    works(&["explain", &plan, "--html", &page]);
+    let page_said = said(&page);
+    assert_eq!(page_said["simulated"], json(&["simulate", &plan])["seconds"]);
+    assert_eq!(page_said["memory"].as_array().unwrap().len(), 2, "two groups");
+    let turns = page_said["timeline"]["ranks"][0]["turns"].as_array().unwrap();
+    let count = |phase: &str| turns.iter().filter(|it| it[2] == phase).count();
+    assert!(count("forward") >= 4 && count("backward") >= 4, "a turn for each micro-batch: {turns:?}");
+
+    let model = "models/llama-past-dynamo2.9-op18-dyn/model.onnx";
+    let generate = ["--mode", "generate", "--batch", "2", "--context", "32", "--prompt", "8", "-o", &plan];
+    works(&[&["plan", model, "--machine", "cpu-2x", "--mesh", "2"][..], &generate].concat());
+    works(&["explain", &plan, "--html", &page]);
+    let page_said = said(&page);
+    let names: Vec<&Value> = page_said["programs"].as_array().unwrap().iter().map(|it| &it["name"]).collect();
+    assert_eq!(names, ["prefill", "decode"]);
+}
+
+#[test]
+fn pages_are_refused_where_they_make_no_sense() {
+    let folder = Folder::new("page-wrong");
+    let plan = folder.path("plan.json");
+    works(&[&["plan", GPT2, "--machine", "cpu-4x", "--mesh", "4", "-o", &plan][..], &DIMS].concat());
+    says(&fails(1, &["explain", &plan, "--html", &plan]), &[&plan]);
+    says(&fails(2, &["explain", &plan, "--html", &folder.path("none/page.html")]), &["none"]);
+    let stop = ["--html", "page.html", "--stop-after", "import", "-o", &plan];
+    says(
+        &fails(1, &[&["plan", GPT2, "--machine", "cpu-4x"][..], &DIMS, &stop].concat()),
+        &["`--html`", "--stop-after"],
+    );
+}
