@@ -61,6 +61,14 @@ class Browser:
     def count(self, selector: str) -> int:
         return self.script(f"return document.querySelectorAll({json.dumps(selector)}).length")
 
+    def appears(self, selector: str) -> None:
+        """What is opened is made a moment later."""
+        for _ in range(100):
+            if self.count(selector):
+                return
+            time.sleep(0.02)
+        sys.exit(f"`{selector}` does not appear")
+
     def text(self, selector: str) -> str:
         return self.script(f"return document.querySelector({json.dumps(selector)})?.textContent ?? ''")
 
@@ -102,10 +110,10 @@ def every_part(browser: Browser, page: Path) -> None:
 
     # A block opens, and an operation says how it is computed.
     browser.click("#model details.block > summary")
+    browser.appears("#model tr.operation, #model details.layer")
     if browser.count("#model details.layer"):
         browser.click("#model details.layer > summary")
-    if not browser.count("#model tr.operation"):
-        sys.exit(f"{page.name}: a block that is open has no operation")
+    browser.appears("#model tr.operation")
     browser.click("#model tr.operation")
     operations = [it["partition"] for block in first["blocks"] for it in block["operations"]]
     if browser.text("#model tr.more code") not in operations:
@@ -121,10 +129,10 @@ def every_part(browser: Browser, page: Path) -> None:
     # With a price, steps cost something.
     browser.script("const it = document.getElementById('price'); it.value = 2; it.dispatchEvent(new Event('input'))")
     hours = said["seconds"] / 3600 * machine["devices"]
-    own = [it for it in browser.text("#limits table").split("$")[1:]]
-    if not any(abs(float(it[:6].split("e")[0].rstrip(" abcdefghijklmnopqrstuvwxyz;")) - 2 * hours) <= 0.01 * 2 * hours
-               for it in own if "e" not in it[:8]) and 2 * hours >= 0.01:
-        sys.exit(f"{page.name}: no step costs {2 * hours}: {own}")
+    cells = browser.script("return [...document.querySelectorAll('#limits td')].map((it) => it.textContent)")
+    costs = [float(it[1:]) for it in cells if it.startswith("$")]
+    if not any(abs(it - 2 * hours) <= 0.01 * 2 * hours for it in costs):
+        sys.exit(f"{page.name}: no step costs {2 * hours}: {costs}")
 
     for target in [it["target"] for it in said["exports"]]:
         browser.click(f"#exports button[data-target='{target}']")

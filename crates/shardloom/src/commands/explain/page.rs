@@ -171,51 +171,6 @@ impl<'a> About<'a> {
             }
         });
         let cut = |it: Program<'a>| {
-            let prepared = driver::derived::prepared(path, it.plan).ok().flatten();
-            let sections = prepared.filter(|prepared| prepared.graph == it.plan.graph).map(|it| it.sections);
-            let sections = sections.unwrap_or_else(|| vec![Section::whole(&it.plan.graph)]);
-            (it, sections)
-        };
-        Self {
-            content,
-            title: format!("{} on {}", plan.model.path, plan.machine.name),
-            facts: vec![
-                ("model", model(&plan.model)),
-                (
-                    "machine",
-                    format!("{}, mesh {} ({})", plan.machine.name, mesh::sizes(&plan.mesh), plan.mesh),
-                ),
-                ("strategy", in_words(plan).join("; ")),
-            ],
-            machine: &plan.machine,
-            seconds: plan.seconds(),
-            proof: proof(plan),
-            lower_bound: match plan.proof {
-                Proof::Optimal => Some(plan.seconds()),
-                Proof::Gap { lower_bound } => Some(lower_bound),
-            },
-            terms: terms(&plan.estimate),
-            hidden: plan.hidden_seconds(),
-            programs: programs.into_iter().map(cut).collect(),
-        }
-    }
-
-    fn of_pipeline(content: &'a Content, pipeline: &'a Pipeline) -> Self {
-        let first = pipeline.stages.first().map(|stage| &stage.plan.model);
-        let layout = format!(
-            "{}, {} in {}, {} of {}",
-            pipeline.machine.name,
-            counted(pipeline.stages.len(), "stage"),
-            counted(pipeline.schedule.groups.len(), "group"),
-            counted(usize::try_from(pipeline.micro_batches()).unwrap_or(usize::MAX), "micro-batch"),
-            pipeline::staged::kind(pipeline).map_or("a schedule of its own", schedule::Kind::name),
-        );
-        let lower_bound = match pipeline.proof {
-            Proof::Optimal => pipeline.seconds(),
-            Proof::Gap { lower_bound } => lower_bound,
-        };
-        let gap = cost_models::quantity::gap(pipeline.seconds() / lower_bound - 1.0);
-        let cut = |it: Program<'a>| {
             let sections = pipeline::cut(&it.plan.graph).sections;
             (it, sections)
         };
