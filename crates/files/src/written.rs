@@ -145,7 +145,7 @@ pub enum Before {
 }
 
 /// Writes files, by their names, into a folder, which is made if it is not there; none before it is known that
-/// none is there that is to be kept. Where they are.
+/// none is there that is to be kept, and none is put there before all are written. Where they are.
 pub fn into(folder: &Path, files: &[(&str, &[u8])], before: Before) -> Result<Vec<PathBuf>, Failure> {
     let paths: Vec<PathBuf> = files.iter().map(|(name, _)| folder.join(name)).collect();
     if let Some(path) = paths.iter().find(|it| before == Before::Kept && it.exists()) {
@@ -155,8 +155,12 @@ pub fn into(folder: &Path, files: &[(&str, &[u8])], before: Before) -> Result<Ve
         )));
     }
     fs::create_dir_all(folder).map_err(|error| Failure::unwritten(folder, &error))?;
-    for (path, (_, contents)) in paths.iter().zip(files) {
-        write(path, contents)?;
+    let prepared = paths.iter().zip(files).map(|(path, (_, contents))| {
+        let failed = |error: io::Error| Failure::unwritten(path, &error);
+        prepare(path, &mut |to| to.write_all(contents).map_err(failed))
+    });
+    for file in prepared.collect::<Result<Vec<_>, Failure>>()? {
+        file.put()?;
     }
     Ok(paths)
 }

@@ -288,7 +288,9 @@ fn every_stated_training_step_is_planned_or_skipped_with_a_reason() {
     let text = works(&["validate", "--plans", "--data", &data, "--source", "mine", "--report", &report]);
     assert!(text.contains("mine") && !text.contains("skipped"), "{text}");
     assert!(fs::read_to_string(&report).unwrap().contains("| b | mine | 8 x H100-SXM5-80GB |"));
-    let refused = fails(1, &["validate", "--plans", "--data", &data, "--source", "nobody"]);
+    // What no row is of is refused beside what some are.
+    let asked = ["--source", "mine", "--source", "nobody"];
+    let refused = fails(1, &[&["validate", "--plans", "--data", &data][..], &asked].concat());
     assert_eq!(
         refused,
         "error: `--source nobody`: no row of training_throughput.csv is of that source, expected one of mine, other\n"

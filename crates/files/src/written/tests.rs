@@ -38,3 +38,16 @@ fn an_output_that_is_an_input_is_refused() {
     assert!(differs(&folder.join("other"), &[&file]).is_ok());
     fs::remove_dir_all(&folder).unwrap();
 }
+
+#[test]
+fn of_files_that_belong_together_none_is_there_where_one_cannot_be_written() {
+    let folder = folder("together");
+    // A name that is too long cannot be written under.
+    let long = "x".repeat(300);
+    let files: [(&str, &[u8]); 2] = [("first", b"1"), (&long, b"2")];
+    assert!(into(&folder, &files, Before::Kept).is_err());
+    assert_eq!(fs::read_dir(&folder).unwrap().count(), 0);
+    assert_eq!(into(&folder, &[("first", b"1"), ("second", b"2")], Before::Kept).unwrap().len(), 2);
+    assert_eq!(fs::read(folder.join("second")).unwrap(), b"2");
+    fs::remove_dir_all(&folder).unwrap();
+}

@@ -138,7 +138,7 @@ fn write<'a>(
 ) -> Result<String, Failure> {
     let architecture = &arguments.arch;
     let put = |name: &str, bytes: &[u8]| written::write(&folder.join(name), bytes);
-    fs::create_dir_all(folder).map_err(|error| Failure::file(folder, format!("cannot be made: {error}")))?;
+    fs::create_dir_all(folder).map_err(|error| Failure::unwritten(folder, &error))?;
     let source = device_program(kernels);
     put("kernels.cu", source.as_bytes())?;
     let folders: Vec<_> = arguments.libraries.iter().cloned().collect();

@@ -95,6 +95,9 @@ fn ready(arguments: &RunArguments, context: &mut Context<'_, '_>) -> Result<Read
     arrays::check_name(&arguments.output)?;
     let read = arguments.bound.inputs.as_deref().into_iter().chain([arguments.file.as_path()]);
     written::differs(&arguments.output, &read.collect::<Vec<_>>())?;
+    if context.leads() && context.stages.last().is_none() {
+        written::possible(&arguments.output)?;
+    }
     let is_plan = arguments.file.extension().is_some_and(|it| it == "json");
     let job = if is_plan { of_plan(arguments, context) } else { of_model(arguments, context) };
     let job = match job? {

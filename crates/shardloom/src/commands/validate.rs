@@ -27,6 +27,9 @@ pub(crate) fn validate(
     arguments: &ValidateArguments,
     context: &mut Context<'_, '_>,
 ) -> Result<Said, Failure> {
+    if let Some(report) = &arguments.report {
+        written::possible(report)?;
+    }
     if arguments.local {
         return local::local(arguments, context);
     }

@@ -280,9 +280,9 @@ fn outputs_that_cannot_be_written_are_refused_first() {
     let folder = Folder::new("outputs");
     let model = case("models/gpt2-bytes.onnx");
     let sizes = ["--machine", "cpu-2x", "--mesh", "2", "--dim", "batch=2", "--dim", "sequence=8"];
-    let [json, csv, trace, tensors] =
-        ["a.json", "a.csv", "b.json", "a.safetensors"].map(|name| folder.path(name));
-    for place in [&json, &csv, &trace, &tensors] {
+    let [json, csv, trace, tensors, arrays] =
+        ["a.json", "a.csv", "b.json", "a.safetensors", "a.npz"].map(|name| folder.path(name));
+    for place in [&json, &csv, &trace, &tensors, &arrays] {
         fs::create_dir(place).unwrap();
     }
     let train = ["train", plan(), "--data", &model, "--tokens", "u8", "--steps", "1000000", "--lr", "0.01"];
@@ -290,14 +290,16 @@ fn outputs_that_cannot_be_written_are_refused_first() {
     for arguments in [
         &[&["plan", &model, "-o", &json][..], &sizes].concat()[..],
         &["calibrate", "-o", &json],
+        &["run", &model, "--ranks", "2", "--dim", "batch=2", "--dim", "sequence=8", "-o", &arrays],
         &[&["sweep", &model, "--over", "batch=2,4", "--csv", &csv][..], &loss].concat(),
         &["simulate", plan(), "--trace", &trace],
         &[&train[..], &["--weights", &tensors]].concat(),
+        &["validate", "--plans", "--data", &case("cases/validation"), "--report", &csv],
     ] {
         let message = fails(arguments);
         assert!(message.contains("cannot be written: is a directory"), "{message}");
     }
-    assert_eq!(fs::read_dir(&folder.0).unwrap().count(), 4);
+    assert_eq!(fs::read_dir(&folder.0).unwrap().count(), 5);
     // Nor is a lock that is a link followed out of the folder.
     let (place, target) = (folder.path("checkpoints"), folder.path("elsewhere"));
     fs::create_dir(&place).unwrap();

@@ -27,16 +27,15 @@ pub(super) fn plans(arguments: &ValidateArguments, context: &mut Context<'_, '_>
     let is_asked = |row: &Row<'_>| {
         arguments.sources.is_empty() || arguments.sources.iter().any(|it| it == row.text("source"))
     };
-    let rows: Vec<Row<'_>> = table.rows().filter(is_asked).collect();
-    if rows.is_empty() {
-        let known: BTreeSet<&str> = table.rows().map(|row| row.text("source")).collect();
+    let known: BTreeSet<&str> = table.rows().map(|row| row.text("source")).collect();
+    if let Some(unknown) = arguments.sources.iter().find(|it| !known.contains(it.as_str())) {
         let known: Vec<&str> = known.into_iter().collect();
         return Err(Failure::Usage(format!(
-            "`--source {}`: no row of {file} is of that source, expected one of {}",
-            arguments.sources.join(" --source "),
+            "`--source {unknown}`: no row of {file} is of that source, expected one of {}",
             known.join(", ")
         )));
     }
+    let rows: Vec<Row<'_>> = table.rows().filter(is_asked).collect();
     let mut lines = Vec::new();
     for row in &rows {
         context.progress.say(format!("planning {}, {}", row.text("row_id"), row.text("source")));
