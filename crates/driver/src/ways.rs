@@ -119,13 +119,15 @@ fn served(runtime: Runtime) -> Result<ServingLimits, Failure> {
 
 /// Of layouts of a cache the one that rules have: sequences are split over all data parallel axes, heads over as many
 /// tensor parallel ones as they can be, and nothing else is split; none where sequences cannot be.
-pub(crate) fn keeps(rules: Option<&Rules>, layouts: Vec<Layout>) -> Vec<Layout> {
+pub(crate) fn keeps(rules: Option<&Rules>, mesh: &Mesh, layouts: Vec<Layout>) -> Vec<Layout> {
     let Some(rules) = rules else { return layouts };
     let axes = |layout: &Layout, dim: usize| -> Vec<usize> {
         layout.dims[dim].iter().flat_map(|digit| &digit.terms).map(|term| term.0.0).collect()
     };
     let is = |axis: &usize, role: Parallelism| rules.axes[*axis].role == role;
-    let data = rules.axes.iter().filter(|it| it.role == Parallelism::Data).count();
+    // Along an axis of one device nothing is split.
+    let wide = rules.axes.iter().zip(&mesh.axes).filter(|(_, axis)| axis.size > 1);
+    let data = wide.filter(|(it, _)| it.role == Parallelism::Data).count();
     let heads = |layout: &Layout| if layout.dims.len() > 3 { axes(layout, 1) } else { Vec::new() };
     let allowed = |layout: &&Layout| {
         let (sequences, heads) = (axes(layout, 0), heads(layout));
@@ -154,8 +156,7 @@ mod tests {
         let (mesh, rules) = ruled(served, &shared);
         let type_ = Type { dtype: DType::BF16, shape: shape.to_vec() };
         let layouts = plain_layouts(&mesh, &type_, Splits::All);
-        assert!(layouts.len() > 3);
-        keeps(Some(&rules), layouts).iter().map(|it| it.display(&mesh).to_string()).collect()
+        keeps(Some(&rules), &mesh, layouts).iter().map(|it| it.display(&mesh).to_string()).collect()
     }
 
     #[test]
@@ -167,5 +168,8 @@ mod tests {
         assert!(left(&served, &[3, 2, 16, 8]).is_empty());
         let served = Served { replicas: 1, data: 1, tensor: 4, experts: None };
         assert_eq!(left(&served, &[4, 2, 16, 8]), ["[-,tensor,-,-]"]);
+        // On one device the axes are of one, and nothing is split.
+        let served = Served { replicas: 1, data: 1, tensor: 1, experts: None };
+        assert_eq!(left(&served, &[1, 2, 16, 8]), ["[-,-,-,-]"]);
     }
 }

@@ -89,7 +89,7 @@ fn of_share(
     let (mut refused, mut is_apart) = (None, false);
     for (mesh, rules) in &wanted.ways {
         let rules = rules.as_ref();
-        let layouts = keeps(rules, layouts(cache, &decode.prepared.graph, mesh));
+        let layouts = keeps(rules, mesh, layouts(cache, &decode.prepared.graph, mesh));
         for layout in chosen(wanted, layouts, mesh).map_err(fails)? {
             say(format!(
                 "planning a token on mesh {}, the cache {}",
@@ -168,7 +168,13 @@ pub fn fit_together(generation: &Generation) -> Result<u64, Failure> {
 }
 
 fn none(refused: Option<Failure>) -> Failure {
-    refused.unwrap_or_else(|| Failure::internal("plan", "no layout of the cache was tried"))
+    refused.unwrap_or_else(|| {
+        Failure::Input(
+            "no layout of the cache is as the runtime of `--for` keeps it: expected as many sequences as data \
+             parallel devices or a multiple; another `--batch`, another `--mesh` or fewer devices would help"
+                .to_owned(),
+        )
+    })
 }
 
 fn plan_of(
