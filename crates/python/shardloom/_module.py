@@ -6,14 +6,12 @@ import re
 import sys
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
+from itertools import count, islice
+from math import isqrt
 from pathlib import Path
 from typing import Any
 
 from ._command import failure
-
-# Sizes of dimensions that have a name while a module is exported: none is 0 or 1, which would be special, and no
-# two are alike.
-_EXAMPLES = (2, 3, 5, 7, 11, 13, 17, 19, 23)
 
 _TYPES = {
     "f32": "float32",
@@ -88,9 +86,16 @@ def _example(name: str, given: Any, sizes: dict[str, int], device: Any) -> Any:
     kind, dims = _type(name, given)
     for dim in dims:
         if isinstance(dim, str) and dim not in sizes:
-            sizes[dim] = _EXAMPLES[len(sizes) % len(_EXAMPLES)]
+            sizes[dim] = _size(len(sizes))
     shape = [sizes[dim] if isinstance(dim, str) else dim for dim in dims]
     return torch.zeros(shape, dtype=getattr(torch, _TYPES[kind]), device=device)
+
+
+def _size(number: int) -> int:
+    """The size of the dimension of that number among those that have a name while a module is exported: primes, as
+    none may be 0 or 1, which would be special, and no two alike."""
+    primes = (it for it in count(2) if all(it % by for by in range(2, isqrt(it) + 1)))
+    return next(islice(primes, number, None))
 
 
 def _named(given: Any) -> Any:

@@ -53,13 +53,14 @@ class Plan:
     """An execution plan: what each device computes of each operation, what moves, and what that costs."""
 
     def __init__(self, path: PathLike, machine: Optional[str] = None, folder: Optional[str] = None) -> None:
-        self._path = Path(path)
-        self._machine = machine
         self._folder = folder
         if folder is not None:
             # What was made for this plan is there as long as it.
             weakref.finalize(self, shutil.rmtree, folder, ignore_errors=True)
-        self._text, facts = _shardloom.facts(self._path, machine)
+        self._text, facts = _shardloom.facts(Path(path), machine)
+        # The working directory may become another one.
+        self._path = Path(path).absolute()
+        self._machine = os.path.abspath(machine) if machine is not None and _is_file(machine) else machine
         self._facts: dict[str, Any] = json.loads(facts)
 
     @property
@@ -327,7 +328,6 @@ def plan(
     arguments = [argument for name, value in once.items() for argument in option(name, value)]
     arguments += [argument for name, values in several.items() for argument in repeated(name, values)]
     named = os.fspath(machine)
-    is_file = named.endswith(".json") or os.sep in named
     folder = tempfile.mkdtemp(prefix="shardloom-")
     try:
         path, arrays = source(model, Path(folder), inputs)
@@ -338,12 +338,17 @@ def plan(
     except BaseException:
         shutil.rmtree(folder, ignore_errors=True)
         raise
-    result = Plan(made, named if is_file else None, folder)
+    result = Plan(made, named if _is_file(named) else None, folder)
     if output is not None and beside:
         result.save(output)
     if html is not None:
         result.explain(html=html, progress=progress)
     return result
+
+
+def _is_file(machine: str) -> bool:
+    """Whether a machine is a file, and not one that is known by its name."""
+    return machine.endswith(".json") or os.sep in machine
 
 
 def _proven(gap: Optional[float]) -> str:

@@ -13,7 +13,7 @@ import warnings
 from pathlib import Path
 
 import shardloom
-from shardloom import _shardloom
+from shardloom import _module, _shardloom
 
 ROOT = Path(__file__).resolve().parents[3]
 COMMAND = os.environ["SHARDLOOM"]
@@ -103,6 +103,18 @@ class Plans(Case):
         self.assertEqual(plan.check(model=GPT2).text, command("check", path, "--model", GPT2))
         self.assertEqual(plan.diff(path).text, command("diff", path, path))
 
+    def test_a_plan_is_found_again_from_another_working_directory(self) -> None:
+        machine = self.folder / "mine.json"
+        machine.write_text(command("machines", "show", "cpu-4x", "--json"), encoding="utf-8")
+        os.chdir(self.folder)
+        plan = shardloom.plan(ROOT / GPT2, machine="./mine.json", devices=4, mesh=4, output="mine-plan.json")
+        loaded = shardloom.load("mine-plan.json", machine="./mine.json")
+        os.chdir(ROOT)
+        for it in (plan, loaded):
+            self.assertEqual(it.json(), plan.json())
+            self.assertIn("ok", str(it.check()))
+            it.save(self.folder / "again.json")
+
     def test_generation_is_planned_with_roles_that_are_said(self) -> None:
         model = "tests/models/llama-past-dynamo2.9-op18-dyn/model.onnx"
         plan = shardloom.plan(
@@ -177,6 +189,11 @@ class Configurations(Case):
 
 
 class Commands(Case):
+    def test_no_two_dimensions_of_examples_are_alike(self) -> None:
+        sizes = [_module._size(number) for number in range(40)]
+        self.assertEqual(sizes[:10], [2, 3, 5, 7, 11, 13, 17, 19, 23, 29])
+        self.assertEqual(len(set(sizes)), 40)
+
     def test_every_option_of_plan_is_an_argument(self) -> None:
         options = {it.replace("-", "_") for it in _shardloom.options("plan")}
         options |= {"dims", "for_", "model", "progress"}
