@@ -23,6 +23,15 @@ pub enum RunError {
     /// What is made of weights and constants before the first step is too large; the operation, how much
     /// there would be at once, what there may be (bytes).
     Preparation(String, u64, u64),
+    /// More memory than this machine has left.
+    Room {
+        /// How many ranks are here.
+        ranks: usize,
+        /// What they take at least (bytes).
+        needed: u64,
+        /// What is free (bytes).
+        free: u64,
+    },
     /// An instruction that failed.
     Instruction {
         /// On which rank.
@@ -51,7 +60,7 @@ impl RunError {
     #[must_use]
     pub fn is_of_input(&self) -> bool {
         match self {
-            Self::Weight(..) | Self::Device(_) | Self::Preparation(..) => true,
+            Self::Weight(..) | Self::Device(_) | Self::Preparation(..) | Self::Room { .. } => true,
             Self::Whole(_, error) | Self::Instruction { error, .. } => error.is_of_numbers(),
             _ => false,
         }
@@ -77,6 +86,11 @@ impl fmt::Display for RunError {
                 f,
                 "`{origin}`: constants computed before the first step take {found} bytes, expected {most} at \
                  most: what the weights take, and 4 GB"
+            ),
+            Self::Room { ranks, needed, free } => write!(
+                f,
+                "{ranks} ranks on this machine compute in {needed} bytes of memory at least, {free} are free: \
+                 expected fewer ranks here, a smaller batch, shorter sequences, or more memory"
             ),
             Self::Instruction { rank, number, text, error } => {
                 write!(f, "rank {rank}, instruction {number} ({text}): {error}")

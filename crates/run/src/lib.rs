@@ -14,6 +14,7 @@ mod source; // what a program is given; whole values to blocks and back
 mod stored; // arrays by name that are read block by block
 mod view; // where the elements of a block lie, back through what moves elements
 mod prepared; // what is made of weights before the first step, block by block or whole
+mod free; // memory of this machine, beside what ranks on it take
 mod rank; // a rank and what it does with its instructions
 mod in_place; // results in the places of operands, element by element
 mod memory; // reading and writing parts of one memory at the same time

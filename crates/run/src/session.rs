@@ -13,6 +13,7 @@ use planner_ir::{StateKind, Type, ValueId};
 use crate::carried::Moved;
 use crate::engine::Seat;
 use crate::error::RunError;
+use crate::free;
 use crate::leading::Done;
 use crate::mail::Mail;
 use crate::meeting::{Failure, Meeting};
@@ -120,6 +121,9 @@ impl Session {
             processes.flight.add_program(texts.unwrap_or_default())
         });
         let given = engine.is_some() || other.is_some();
+        let is_here = |it: &&Program| !given && own.is_none_or(|own| own == it.rank);
+        let here: Vec<[u64; 2]> = programs.iter().filter(is_here).map(|it| [it.resident, it.arena]).collect();
+        free::expect(here.len(), free::needed(&here), free::free())?;
         let rank = |program: Program| match own {
             _ if given => Rank::bare(program),
             Some(own) if own != program.rank => Rank::bare(program),
