@@ -15,6 +15,7 @@
 mod alike; // what operations have in common
 mod known; // those that were built before
 mod offsets; // where along a dimension a split may begin
+mod once; // programs in which operations that are alike stand once
 mod rules; // what is equal to what
 mod stripes; // sequences of which a device has every so many tokens
 mod temporal; // partitions in time
@@ -32,6 +33,7 @@ use planner_ir::{
 
 use alike::Alike;
 pub use known::Spaces;
+use once::Once;
 use rules::Split;
 pub use stripes::{handed_layouts, striped_length};
 use term::{Denoted, Facts, Term};
@@ -39,10 +41,11 @@ use term::{Denoted, Facts, Term};
 /// A space of partitioned programs.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Space {
-    /// For each value of the graph, the layouts it may be held in.
-    pub layouts: Vec<Vec<Layout>>,
-    /// For each operation, how it may be computed; nothing for prepared ones.
-    pub choices: Vec<Vec<Choice>>,
+    /// For each value of the graph, the layouts it may be held in: of values that are alike, one list.
+    pub layouts: Vec<Arc<[Layout]>>,
+    /// For each operation, how it may be computed; nothing for prepared ones. Of operations that are alike,
+    /// one list.
+    pub choices: Vec<Arc<[Choice]>>,
     /// For each value, the moves from one of its layouts to another: those of values that may be held
     /// alike are one list.
     pub moves: Vec<Arc<[Edge]>>,
@@ -187,6 +190,8 @@ impl std::error::Error for SpaceError {}
 /// How many terms an e-graph may have: several times as many as those of the largest blocks that are
 /// planned. Rules look at it themselves, as one round of them may add many times what there is.
 const NODE_LIMIT: usize = 1_000_000;
+/// Of how many operations and more a graph is looked at with those that are alike once.
+const MANY: usize = 4096;
 /// How many rounds of rules there may be: an operation gains at least one axis in each.
 const ROUND_LIMIT: usize = 64;
 
@@ -201,6 +206,22 @@ pub fn space(graph: &Graph, mesh: &Mesh, boundary: &[ValueId], offer: Offer) -> 
 
 /// The same, with what is known of operations that are alike, to which it adds.
 fn built(
+    graph: &Graph,
+    mesh: &Mesh,
+    boundary: &[ValueId],
+    offer: Offer,
+    known: &mut Alike,
+) -> Result<Space, SpaceError> {
+    if graph.nodes.len() < MANY {
+        return saturated(graph, mesh, boundary, offer, known);
+    }
+    let once = Once::of(graph, boundary);
+    let boundary: Vec<ValueId> = boundary.iter().map(|it| once.values[it.0]).collect();
+    Ok(once.spread(&saturated(&once.graph, mesh, &boundary, offer, known)?))
+}
+
+/// The same, of every operation by itself.
+fn saturated(
     graph: &Graph,
     mesh: &Mesh,
     boundary: &[ValueId],
@@ -441,11 +462,11 @@ fn read_off(
         let (operands, results) = (all(operands, &ends.operands)?, all(results, &ends.results)?);
         Some(Choice { partition: facts.alike.partitions.get(partition).clone(), operands, results })
     };
-    let mut choices: Vec<Vec<Choice>> = Vec::new();
+    let mut choices: Vec<Arc<[Choice]>> = Vec::new();
     for (node, partitions) in graph.node_ids().zip(&work) {
         let mut list: Vec<Choice> = partitions.iter().filter_map(|&it| choice(node, it)).collect();
         list.sort_unstable_by(|a, b| a.partition.cmp(&b.partition));
-        choices.push(list);
+        choices.push(list.into());
     }
     let layout = |&it: &usize| facts.alike.layouts.get(it).clone();
     let layouts = held.iter().map(|layouts| layouts.iter().map(layout).collect()).collect();

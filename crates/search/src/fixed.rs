@@ -269,7 +269,7 @@ pub(crate) fn keep(
             let pin = &pins[number];
             kept.of.insert(number);
             if choices.iter().any(|it| pin.is_kept(&it.partition)) {
-                choices.retain(|it| pin.is_kept(&it.partition));
+                *choices = choices.iter().filter(|it| pin.is_kept(&it.partition)).cloned().collect();
             } else if kept.refused.is_none() {
                 let all = choices.iter().map(|it| in_words(graph, node, mesh, &it.partition)).collect();
                 let operation = graph.node(node).origin.clone();

@@ -8,6 +8,7 @@
 //! counted when a plan is written, so that is when they are chosen: where a plan that would hold too much
 //! holds little enough with one slot in some operations, they have one.
 
+use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use plan::{Assignment, Plan};
@@ -40,7 +41,7 @@ impl<'a> Whole<'a> {
     /// The time that the work takes between the layouts of a choice, partitioned so (seconds).
     pub(crate) fn time(
         &self,
-        layouts: &[Vec<Layout>],
+        layouts: &[Arc<[Layout]>],
         choice: &Choice,
         partition: &Partition,
         prices: &dyn Prices,
@@ -66,27 +67,53 @@ pub(crate) fn settle(section: &Section, space: &mut Arc<Space>, mesh: &Mesh, pri
     if prices.ways() == Ways::One {
         return;
     }
-    let mut faster = Vec::new();
-    for (id, choices) in section.graph.node_ids().zip(&space.choices) {
-        let rings = choices.iter().enumerate().filter(|(_, it)| it.partition.steps >= LEAST_STEPS);
-        let mut whole = None;
-        for (number, choice) in rings {
-            let whole = whole.get_or_insert_with(|| Whole::of(&section.graph, id));
-            let both = Partition { ways: Ways::Both, ..choice.partition.clone() };
-            let time = |it: &Partition| whole.time(&space.layouts, choice, it, prices);
-            // Most are no faster, and to check them all takes longer than to price them.
-            if time(&both) < time(&choice.partition) && both.check(mesh, &whole.loops).is_ok() {
-                faster.push((id, number));
-            }
-        }
-    }
+    // What is faster so, for each list of choices: operations that are alike have one.
+    let mut settled: BTreeMap<*const Choice, Option<Arc<[Choice]>>> = BTreeMap::new();
+    let lists = section.graph.node_ids().zip(&space.choices);
+    let lists: Vec<Option<Arc<[Choice]>>> = lists
+        .map(|(id, choices)| {
+            let faster = || {
+                let whole = choices.iter().any(is_ring).then(|| Whole::of(&section.graph, id));
+                both_ways(&whole?, &space.layouts, choices, (mesh, prices))
+            };
+            settled.entry(choices.as_ptr()).or_insert_with(faster).clone()
+        })
+        .collect();
     // Others may share the space.
-    if !faster.is_empty() {
-        let space = Arc::make_mut(space);
-        for (id, number) in faster {
-            space.choices[id.0][number].partition.ways = Ways::Both;
-        }
+    if lists.iter().any(Option::is_some) {
+        let all = Arc::make_mut(space).choices.iter_mut().zip(lists);
+        all.for_each(|(choices, settled)| *choices = settled.unwrap_or_else(|| Arc::clone(choices)));
     }
+}
+
+/// Whether blocks go round rings that have two ways.
+fn is_ring(choice: &Choice) -> bool {
+    choice.partition.steps >= LEAST_STEPS
+}
+
+/// The choices of an operation, in which blocks go both ways round rings where that is faster; none if it never
+/// is.
+fn both_ways(
+    whole: &Whole<'_>,
+    layouts: &[Arc<[Layout]>],
+    choices: &[Choice],
+    (mesh, prices): (&Mesh, &dyn Prices),
+) -> Option<Arc<[Choice]>> {
+    let is_faster = |choice: &Choice| {
+        let both = Partition { ways: Ways::Both, ..choice.partition.clone() };
+        let time = |it: &Partition| whole.time(layouts, choice, it, prices);
+        // Most are no faster, and to check them all takes longer than to price them.
+        is_ring(choice) && time(&both) < time(&choice.partition) && both.check(mesh, &whole.loops).is_ok()
+    };
+    let faster: Vec<bool> = choices.iter().map(is_faster).collect();
+    let settled = |(choice, is_faster): (&Choice, &bool)| {
+        let mut choice = choice.clone();
+        if *is_faster {
+            choice.partition.ways = Ways::Both;
+        }
+        choice
+    };
+    faster.contains(&true).then(|| choices.iter().zip(&faster).map(settled).collect())
 }
 
 /// An operation with one slot for what rotates.

@@ -184,8 +184,11 @@ pub(crate) fn restrict(section: &Section, space: &mut Arc<Space>, rules: &Rules)
             continue;
         }
         let partitions: Vec<&Partition> = choices.iter().map(|it| &it.partition).collect();
-        let mut left = rules.left(graph, node, &partitions).into_iter();
-        choices.retain(|_| left.next().unwrap_or(true));
+        let left = rules.left(graph, node, &partitions);
+        if left.contains(&false) {
+            let kept = choices.iter().zip(left).filter(|(_, is_left)| *is_left);
+            *choices = kept.map(|(choice, _)| choice.clone()).collect();
+        }
     }
     for value in graph.value_ids().filter(|_| rules.zero < 3) {
         let at_rest = matches!(graph.value(value).source, Source::Weight(_)) || space.prepared[value.0];

@@ -45,7 +45,7 @@ fn check(case: &Case, mesh: &Mesh) -> usize {
     let space = space_of(&graph, mesh, Steps::One);
     let Some(node) = graph.nodes.first() else { return 0 };
     let mut worlds: Vec<World<'_>> = case.trials.iter().map(|trial| World::new(case, trial, mesh)).collect();
-    for choice in &space.choices[0] {
+    for choice in space.choices[0].iter() {
         let [operands, results] = layouts_of(&space, node, choice);
         let right = worlds.iter_mut().all(|world| world.is_right(&operands, &results));
         assert!(right, "{} on {mesh}: {}", case.op, choice.partition.display(mesh));

@@ -6,6 +6,7 @@ use planner_ir::{
 
 use super::*;
 
+mod once; // programs in which what is alike stands once
 mod sizes; // how large e-graphs are
 
 /// Builds graphs with inferred types.
@@ -117,7 +118,7 @@ fn a_transformer_block_saturates() {
             let offer = Offer { steps, ..Offer::default() };
             let space = space(&graph, &mesh, &ends, offer).expect("is sound");
             assert!(space.statistics.saturated);
-            let choices: usize = space.choices.iter().map(Vec::len).sum();
+            let choices: usize = space.choices.iter().map(|it| it.len()).sum();
             println!("{sizes:?}: {:?}, {choices} choices", space.statistics);
             (space.statistics.nodes, choices)
         };

@@ -25,13 +25,15 @@ pub(super) fn groups(section: &Section, space: &Space, seconds: &[Vec<f64>]) -> 
     let graph = &section.graph;
     let on_parameters = graph.on_parameters();
     let mut groups: Vec<Group> = Vec::new();
+    // For each operation, the number of the group that it is the first of.
+    let mut first_of = vec![None; graph.nodes.len()];
     for node in graph.node_ids().filter(|&node| !is_prepared(graph, node, &space.prepared)) {
         // A gradient of what takes parameters apart has choices of its own: it is a sum over
         // micro-batches and devices, which may be owed until the update.
         let own = |forward: &NodeId| on_parameters[forward.0] && graph.node(node).phase == Phase::Gradient;
         let forward = section.forward[node.0].filter(|forward| !own(forward));
         let group = forward.and_then(|forward| {
-            let found = groups.iter_mut().find(|group| group.nodes[0] == forward)?;
+            let found = &mut groups[first_of[forward.0]?];
             let chosen = together(section, space, found, node, seconds)?;
             Some((found, chosen))
         });
@@ -40,6 +42,7 @@ pub(super) fn groups(section: &Section, space: &Space, seconds: &[Vec<f64>]) -> 
             group.choices = choices;
         } else {
             let choices = (0..space.choices[node.0].len()).map(|choice| vec![choice]).collect();
+            first_of[node.0] = Some(groups.len());
             groups.push(Group { nodes: vec![node], choices });
         }
     }

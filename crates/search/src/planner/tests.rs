@@ -411,7 +411,7 @@ fn rings_go_both_ways_in_the_layouts_of_one_way() {
             for (node, (one, both)) in section.graph.nodes.iter().zip(one.choices.iter().zip(&both.choices)) {
                 let types = |values| section.graph.types_of(values);
                 let loops = node.op.loops(&types(&node.operands), &types(&node.results));
-                for (one, both) in one.iter().zip(both) {
+                for (one, both) in one.iter().zip(both.iter()) {
                     assert_eq!(one.partition.ways, Ways::One);
                     let back = planner_ir::Partition { ways: Ways::One, ..both.partition.clone() };
                     assert_eq!(

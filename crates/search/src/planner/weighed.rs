@@ -267,6 +267,6 @@ fn size(programs: &[Prepared<'_>]) -> SpaceSize {
         classes: total(&|space| space.statistics.classes),
         saturated: spaces().all(|space| space.statistics.saturated),
         left_out: vec![],
-        choices: total(&|space| space.choices.iter().map(Vec::len).sum()),
+        choices: total(&|space| space.choices.iter().map(|it| it.len()).sum()),
     }
 }

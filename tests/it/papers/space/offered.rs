@@ -148,7 +148,7 @@ fn what_primepar_could_do_of_what_is_offered_is_its_sequences() {
                 let offer = Offer { steps: Steps::Offered, ..Offer::default() };
                 let space = rewrite::space(&alone(phase), &mesh, &[], offer).unwrap();
                 let mut here = BTreeSet::new();
-                for choice in &space.choices[0] {
+                for choice in space.choices[0].iter() {
                     let Some(square) = restricted(&choice.partition, &mesh, phase) else { continue };
                     let all: Vec<Vec<u64>> =
                         (0..1 << bits).map(|it| coordinates_on(&mesh, square, &bits_of(it, bits))).collect();

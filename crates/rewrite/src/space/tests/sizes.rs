@@ -64,7 +64,7 @@ fn the_page_on_space_and_time_says_what_time_adds() {
                 let offer = Offer { steps, ..Offer::default() };
                 let space = space(graph, &Mesh::of_sizes(sizes), ends, offer).expect("is sound");
                 assert!(space.statistics.saturated);
-                let choices: usize = space.choices.iter().map(Vec::len).sum();
+                let choices: usize = space.choices.iter().map(|it| it.len()).sum();
                 [space.statistics.nodes, space.statistics.classes, choices]
             });
             let mesh = sizes.iter().map(u64::to_string).collect::<Vec<_>>().join("x");

@@ -62,7 +62,7 @@ fn masked_attention_is_offered_no_stripes() {
         let offer = rewrite::Offer { steps: rewrite::Steps::Offered, striped: length, ..Default::default() };
         let space = rewrite::space(&graph, &mesh, &[], offer).expect("is sound");
         let choices = graph.nodes.iter().zip(&space.choices).filter(|it| matches!(it.0.op, Op::Attention(_)));
-        let rings = choices.flat_map(|it| it.1).filter(|it| it.partition.steps > 1);
+        let rings = choices.flat_map(|it| it.1.iter()).filter(|it| it.partition.steps > 1);
         let rotating = |it: &&rewrite::Choice| is_striped(&it.partition);
         assert_eq!(rings.filter(rotating).count() > 0, striped);
     }
