@@ -209,6 +209,7 @@ impl<'a> Question<'a> {
         }
         match whole {
             Ok(plan) => Ok(self.or_among(plan, &among.variants, &among.spelled)),
+            Err(error) if error.is_far() => Err(error),
             Err(error) => self.among(&among.variants, &among.spelled).map_err(|_| error),
         }
     }
@@ -216,16 +217,22 @@ impl<'a> Question<'a> {
     /// The cheapest plan in which norms are of whole rows.
     fn of_whole_rows(&self, among: &Among) -> Result<Plan, PlanError> {
         let Among { variants, offered, fewer, .. } = among;
-        let found = self.among(variants, offered);
         if *variants.decisions() == Decisions::Values && offered != fewer {
-            // Among more a search may miss what it finds among fewer.
-            return match (found, self.among(variants, fewer)) {
+            // Among more a search may miss what it finds among fewer. It finds nothing that fits where, with all
+            // of a block computed again, nothing comes near.
+            let of_fewer = self.among(variants, fewer);
+            if let Err(error) = &of_fewer
+                && error.is_far()
+            {
+                return of_fewer;
+            }
+            return match (self.among(variants, offered), of_fewer) {
                 (Ok(plan), Ok(other)) => Ok(faster(plan, other)),
                 (Err(_), Ok(plan)) | (Ok(plan), Err(_)) => Ok(plan),
                 (Err(error), Err(_)) => Err(error),
             };
         }
-        match found {
+        match self.among(variants, offered) {
             // Blocks may hand on other values when products are fused.
             Err(error)
                 if offered != fewer

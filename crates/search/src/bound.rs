@@ -29,6 +29,7 @@ use std::sync::Arc;
 use crate::chain::{Chain, ChainChoices, ChainSolution, Flat, Goal, Prices, Relaxation, Starts, Width};
 use crate::ilp;
 use crate::problem::{Live, Place, Problem, Proof, SearchError, Solution, real, real_size};
+pub(crate) use feasible::is_far;
 use floors::Floors;
 pub(crate) use joints::Joints;
 pub use trail::Trail;
@@ -375,13 +376,19 @@ impl Search<'_> {
     /// The answer as it is.
     fn answer(self) -> Answer {
         let exact = self.gap() <= EXACT;
-        match (self.best, self.nearest) {
-            (Some((choices, time)), _) if exact => Ok((choices, time, Proof::Optimal)),
-            (Some((choices, time)), _) => Ok((choices, time, Proof::Gap { lower_bound: self.bound })),
-            (None, Some((found, place))) => {
-                Err(SearchError::NothingFound { place, found, capacity: self.capacity })
-            }
-            (None, None) => Err(SearchError::GlobalsNotFound),
+        let refusal = self.refusal();
+        match self.best {
+            Some((choices, time)) if exact => Ok((choices, time, Proof::Optimal)),
+            Some((choices, time)) => Ok((choices, time, Proof::Gap { lower_bound: self.bound })),
+            None => Err(refusal),
+        }
+    }
+
+    /// That nothing was found that fits.
+    fn refusal(&self) -> SearchError {
+        match self.nearest {
+            Some((found, place)) => SearchError::NothingFound { place, found, capacity: self.capacity },
+            None => SearchError::GlobalsNotFound,
         }
     }
 }

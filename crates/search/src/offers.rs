@@ -17,6 +17,8 @@ pub(crate) struct Offers {
     pub(crate) turns: Vec<Offer>,
     /// What is offered when all of these are.
     pub(crate) last: Offer,
+    /// All without time steps, if that is less than what is asked for.
+    pub(crate) at_once: Option<Offer>,
 }
 
 /// On meshes of up to this many axes all partitions are tried first.
@@ -58,7 +60,8 @@ impl Offers {
             turns.insert(turns.len() - 1, least);
             turns.dedup();
         }
-        Self { wanted, turns, last: at_most(1, least) }
+        let at_once = Some(at_once).filter(|it| turns.contains(it) && *it != turns[0]);
+        Self { wanted, turns, last: at_most(1, least), at_once }
     }
 
     /// The first outcome whose space could be built, or that of the last offer.

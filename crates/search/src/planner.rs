@@ -5,11 +5,11 @@ use std::collections::BTreeSet;
 use std::fmt;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
-use plan::{Holding, MachineName, ModelFile, Pin, Plan};
+use plan::{Holding, LeftOut, MachineName, ModelFile, Pin, Plan};
 use planner_ir::{Graph, Layout, Mesh, Source, ValueId};
 use rewrite::{Offer, SpaceError, Steps};
 
-use crate::bound::Trail;
+use crate::bound::{Trail, is_far};
 use crate::chain::Width;
 use crate::clocks::{Clocks, Taken};
 use crate::compose::memory;
@@ -125,6 +125,14 @@ impl PlanError {
         matches!(self, Self::Space(SpaceError::Limit(_)))
     }
 
+    /// Whether nothing that was found comes near to fitting, though that nothing does is not proven.
+    pub fn is_far(&self) -> bool {
+        let Self::Search(SearchError::NothingFound { found, capacity, .. }) = self.last() else {
+            return false;
+        };
+        is_far(*found, *capacity)
+    }
+
     /// Why there is no plan among the partitions that were looked at last.
     pub fn last(&self) -> &Self {
         match self {
@@ -169,7 +177,8 @@ pub type Derive<'a> = dyn Fn(&[usize]) -> Derived + 'a;
 ///
 /// Where the space of all partitions is too large, it is one of fewer: without stripes of sequences, without time
 /// steps, then of those that split an operation along fewer loops at once. The plan then says what was left out,
-/// and that its space is not saturated. Blocks that are too wide to be eliminated are solved by message passing.
+/// and that its space is not saturated. Where memory is so short that much is left open, what is found without time
+/// steps is looked at besides. Blocks that are too wide to be eliminated are solved by message passing.
 pub fn plan(request: &Request<'_>) -> Result<Plan, PlanError> {
     Ok(widely(request, &[], None)?.0)
 }
@@ -187,22 +196,54 @@ pub fn plan_among(
 }
 
 /// The plan of least time among as many partitions as can be listed.
-fn widely(
-    request: &Request<'_>,
-    others: &[Cut<'_>],
-    derive: Option<&Derive<'_>>,
-) -> Result<(Plan, Vec<usize>), PlanError> {
+fn widely(request: &Request<'_>, others: &[Cut<'_>], derive: Option<&Derive<'_>>) -> Outcome {
     let first = Cut { graph: request.graph, sections: request.sections };
     let cuts: Vec<Cut<'_>> = std::iter::once(first).chain(others.iter().copied()).collect();
     let graphs: Vec<&Graph> = cuts.iter().map(|it| it.graph).collect();
     let pins = pins(request.fixed, &graphs, request.mesh).map_err(PlanError::Fixed)?;
     let offers = Offers::of(request, &cuts, &pins);
-    offers.among(|offer| {
+    let planned = |offer| {
         let (mut plan, variants) = plan_in((request, &pins), &cuts, derive, (offer, Width::ANY))?;
         plan.space.left_out = offers.left_out(offer);
         plan.space.saturated &= plan.space.left_out.is_empty();
         Ok((plan, variants))
-    })
+    };
+    let found = offers.among(planned);
+    match offers.at_once.filter(|_| is_open(&found)) {
+        Some(offer) => best_of(found, planned(offer)),
+        None => found,
+    }
+}
+
+/// A plan with the variant of each block; why there is none.
+type Outcome = Result<(Plan, Vec<usize>), PlanError>;
+
+/// How far above its bound a plan may be that is not looked for among fewer partitions (parts of the bound).
+const OPEN: f64 = 0.1;
+
+/// Whether a search for what fits has left much open: among fewer partitions it may find what it has missed.
+fn is_open(found: &Outcome) -> bool {
+    match found {
+        Ok((plan, _)) => match plan.proof {
+            plan::Proof::Gap { lower_bound } if !plan.space.left_out.contains(&LeftOut::Steps) => {
+                plan.seconds() > (1.0 + OPEN) * lower_bound
+            }
+            _ => false,
+        },
+        Err(error) => matches!(error, PlanError::Search(SearchError::NothingFound { .. })) && !error.is_far(),
+    }
+}
+
+/// The faster of what was found among all that is offered and among a part of it. What was proven of all holds
+/// of both.
+fn best_of(all: Outcome, part: Outcome) -> Outcome {
+    match (all, part) {
+        (Ok((plan, _)), Ok((other, variants))) if other.seconds() < plan.seconds() => {
+            Ok((Plan { proof: plan.proof, space: plan.space, ..other }, variants))
+        }
+        (Err(_), part @ Ok(_)) => part,
+        (all, _) => all,
+    }
 }
 
 /// The plan of least time among those offered, and the variant of each block.
@@ -211,7 +252,7 @@ fn plan_in(
     cuts: &[Cut<'_>],
     derive: Option<&Derive<'_>>,
     (offer, width): (Offer, Width),
-) -> Result<(Plan, Vec<usize>), PlanError> {
+) -> Outcome {
     let parts: Vec<Cow<'_, [Section]>> = cuts.iter().map(|cut| apart(cut, pins)).collect();
     let cuts: Vec<Cut<'_>> =
         cuts.iter().zip(&parts).map(|(cut, sections)| Cut { graph: cut.graph, sections }).collect();

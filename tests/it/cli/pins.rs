@@ -75,6 +75,20 @@ fn what_the_free_plan_chose_changes_nothing_and_anything_else_costs_no_less() {
     assert!(violations.0.iter().all(|it| it.rule == "pin") && violations.0.len() == 1, "{violations}");
 }
 
+/// Where memory is very short, what is found among fewer partitions is found among all.
+#[test]
+fn what_a_restricted_search_finds_in_little_memory_the_free_one_finds() {
+    let folder = Folder::new("little-memory");
+    for memory in ["72kB", "84kB"] {
+        let little = ["--mesh", "4", "--memory", memory];
+        let free = plan_in(&planned(&folder, "free.json", &little));
+        let at_once =
+            plan_in(&planned(&folder, "once.json", &[&little[..], &["--in-time", "never"]].concat()));
+        assert!(free.seconds() <= at_once.seconds(), "{} {}", free.seconds(), at_once.seconds());
+        assert!(free.space.left_out.is_empty(), "{:?}", free.space);
+    }
+}
+
 /// What other plans cost is of plans that have what is fixed, too.
 #[test]
 fn other_plans_have_what_is_fixed() {

@@ -3,7 +3,8 @@
 //! All windows are minimised together first, which mostly finds something. Then the windows are
 //! minimised alone, the one that is exceeded most each time: that each can be made to fit is
 //! necessary. If all can and still nothing fits, weights on them are shifted towards those that are
-//! exceeded; the least weighted memory is a lower bound on the peak.
+//! exceeded; the least weighted memory is a lower bound on the peak. A large chain that is far from fitting
+//! is not searched for its time.
 
 use super::Search;
 use crate::chain::Goal;
@@ -19,6 +20,38 @@ const FEW: u32 = 12;
 /// How fast, at first: the weight of a window grows by this power of e for each part of the
 /// capacity by which it is exceeded.
 const RATE: f64 = 4.0;
+
+/// How often the memory of a large chain is minimised before time is.
+const LOOKS: u32 = 4;
+
+/// What is near to fitting holds at most this part of the capacity more.
+const NEAR: u64 = 4;
+
+/// Whether what holds so much is far from fitting (bytes).
+pub(crate) fn is_far(held: u64, capacity: u64) -> bool {
+    held > capacity.saturating_add(capacity / NEAR)
+}
+
+/// Whether a large chain is far from fitting: with memory alone minimised a few times, by weights on windows
+/// that shift towards those that are exceeded, the nearest holds much more than there is.
+pub(super) fn nothing_is_near(search: &mut Search<'_>) -> Result<bool, SearchError> {
+    let rows = search.rows.len();
+    let mut weights = vec![1.0 / real_size(rows); rows];
+    for round in 0..LOOKS {
+        let minimum = search.minimise(Goal::Memory, &weights)?;
+        if minimum.bound > 0.0 {
+            let (least, capacity) = (least_bytes(search, minimum.bound), search.capacity);
+            return Err(SearchError::DoesNotFitTogether { least, capacity });
+        }
+        let Some(choices) = &minimum.choices else { return Ok(false) };
+        search.look_at(choices);
+        if search.nearest.is_none_or(|(peak, _)| !is_far(peak, search.capacity)) {
+            return Ok(false);
+        }
+        shift(&mut weights, &minimum.excess, round);
+    }
+    Ok(true)
+}
 
 /// Minimises memory until something fits.
 pub(super) fn find(search: &mut Search<'_>) -> Result<(), SearchError> {

@@ -7,9 +7,9 @@
 //! blocks and is most of the memory, so that few windows have a price and few lines tell where. The lines
 //! that meet at the top differ in what blocks choose, and are mixed.
 
-use super::Search;
 use super::mixed::{mix, more, splice};
 use super::top::top;
+use super::{Search, feasible};
 use crate::chain::{ChainChoices, Goal};
 use crate::problem::SearchError;
 
@@ -25,6 +25,9 @@ const HIGH: f64 = 0.6;
 
 /// How many times as much it may cost where that is too little: what does not fit then, hardly does.
 const HIGHER: f64 = 64.0;
+
+/// By how much of the capacity the fastest exceeds it where it is asked first whether anything comes near.
+const FAR: f64 = 0.25;
 
 /// The most choices of all nodes with which an assignment is still improved node by node.
 const MOST_STEPPED: usize = 150_000;
@@ -64,6 +67,10 @@ pub(super) fn follow(search: &mut Search<'_>) -> Result<(), SearchError> {
     let Some(first) = fastest(search, &seen)? else { return Ok(()) };
     if first.beyond() <= 0.0 {
         return Ok(());
+    }
+    let is_open = search.is_large() && search.best.is_none();
+    if is_open && first.beyond() > FAR && feasible::nothing_is_near(search)? {
+        return Err(search.refusal());
     }
     let mut most = HIGH * first.time;
     seen.push(first);

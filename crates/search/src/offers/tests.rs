@@ -21,7 +21,7 @@ fn offers() -> Offers {
     let all = offer(Splits::All, Steps::Offered, Some(64));
     let turns = [Steps::Offered, Steps::Unskewed, Steps::One].map(|steps| offer(Splits::All, steps, None));
     let turns = [&[all], &turns[..]].concat();
-    Offers { wanted: all, turns, last: offer(Splits::AtMost(1), Steps::One, None) }
+    Offers { wanted: all, turns, last: offer(Splits::AtMost(1), Steps::One, None), at_once: None }
 }
 
 #[test]
