@@ -1,7 +1,9 @@
 //! A program: values and operations, each after what it uses.
 
+use std::collections::BTreeSet;
+
 use crate::data::Type;
-use crate::op::Op;
+use crate::op::{Binary, Op};
 
 /// Which value of a graph.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -104,7 +106,8 @@ pub enum StateKind {
     FirstMoment,
     /// The optimizer's running mean of squared gradients: at first zeros.
     SecondMoment,
-    /// The sum of the micro-batches' gradients: zeros before each step's first micro-batch.
+    /// The sum of the micro-batches' gradients: zeros before each step's first micro-batch, unless that
+    /// writes it.
     Gradient,
     /// A number summed over micro-batches, such as the loss: zero before each step's first.
     Total,
@@ -186,6 +189,13 @@ pub struct Output {
     pub name: String,
     /// The value.
     pub value: ValueId,
+}
+
+impl Node {
+    /// Whether it adds up what micro-batches make, if an operand is such a sum.
+    fn adds_up(&self) -> bool {
+        self.op == Op::Binary(Binary::Add) && self.phase != Phase::Update
+    }
 }
 
 impl Graph {
@@ -327,18 +337,49 @@ impl Graph {
     }
 
     /// For each value, whether it is computed from weights and constants alone (or is one): such
-    /// values are made once, before the first run.
+    /// values are made once, before the first run. What a state becomes is made in every run.
     pub fn prepared(&self) -> Vec<bool> {
         let mut prepared = vec![false; self.values.len()];
+        let becomes: BTreeSet<ValueId> =
+            self.training.iter().flat_map(|training| &training.carried).map(|it| it.next).collect();
         for (index, value) in self.values.iter().enumerate() {
             prepared[index] = matches!(value.source, Source::Weight(_));
         }
         for node in &self.nodes {
             let all = node.operands.iter().all(|operand| prepared[operand.0]);
             for result in &node.results {
-                prepared[result.0] = all;
+                prepared[result.0] = all && !becomes.contains(result);
             }
         }
         prepared
+    }
+
+    /// For each value that is a sum over micro-batches, the gradient or total that it is of: that as the step
+    /// finds it, what becomes of it as more is added, and, where nothing is added to what the step finds, what
+    /// its place is written with first.
+    pub fn sums(&self) -> Vec<Option<ValueId>> {
+        let is_summed = |value: ValueId| match &self.value(value).source {
+            Source::State(state) => state.kind.is_summed(),
+            _ => false,
+        };
+        let mut sums: Vec<Option<ValueId>> =
+            self.value_ids().map(|value| is_summed(value).then_some(value)).collect();
+        for node in self.nodes.iter().filter(|node| node.adds_up()) {
+            sums[node.results[0].0] = node.operands.iter().find_map(|operand| sums[operand.0]);
+        }
+        for it in self.training.iter().flat_map(|training| &training.carried).filter(|it| is_summed(it.state))
+        {
+            let mut value = it.next;
+            while sums[value.0].is_none() {
+                sums[value.0] = Some(it.state);
+                match self.value(value).source {
+                    Source::Result { node, .. } if self.node(node).adds_up() => {
+                        value = self.node(node).operands[0];
+                    }
+                    _ => break,
+                }
+            }
+        }
+        sums
     }
 }

@@ -1,5 +1,6 @@
 //! What states become: sums set to zero, copies that take the places of states, sums that are settled.
 
+use std::collections::BTreeSet;
 use std::sync::Arc;
 
 use planner_ir::{Carried, NodeId, Op, Real, StateKind, ValueId};
@@ -12,10 +13,12 @@ use crate::program::{Kind, Origin, Region, Stream};
 use plan::Copy;
 
 impl Build<'_> {
-    /// Sets sums to zero.
+    /// Sets sums to zero to which something is added: others are written first.
     pub(crate) fn clear(&mut self) -> Result<(), LowerError> {
+        let read: BTreeSet<ValueId> =
+            self.plan.graph.nodes.iter().flat_map(|node| &node.operands).copied().collect();
         for &Carried { state, .. } in carried(self.plan) {
-            if !self.state_kind(state).is_some_and(StateKind::is_summed) {
+            if !self.state_kind(state).is_some_and(StateKind::is_summed) || !read.contains(&state) {
                 continue;
             }
             let buffer = self.copy(state, Copy::Made)?;

@@ -39,7 +39,7 @@
 //!   often on all ranks; parts are all of them, each has one turn for each micro-batch, and those of a
 //!   stage come in their order; what is given for each repetition is read in it only.
 //! - **cleared**: sums over micro-batches are set to zero once, before the first repetition; other
-//!   states are not.
+//!   states are not, nor what one micro-batch alone writes and does not add to.
 //! - **carried**: each state is written: a sum in the repetition, any other after it.
 //! - **state-order**: what reads a state reads what it is meant to: a buffer that an instruction
 //!   writes, after that and before the next one that writes the state; the state's own buffer, or

@@ -14,6 +14,6 @@ pub use raise::{
 };
 pub use space::{
     Choice, Edge, Offer, Space, SpaceError, Spaces, Splits, Statistics, Steps, handed_layouts, owing_layouts,
-    plain_layouts, space, striped_length, summed,
+    plain_layouts, space, striped_length,
 };
 pub use spell::{spelled, spelled_labels};

@@ -26,10 +26,7 @@ use std::fmt;
 use std::sync::Arc;
 
 use egg::{EGraph, Runner, SimpleScheduler, StopReason};
-use planner_ir::{
-    AxisId, Binary, Digit, Graph, Layout, Mesh, Move, Node, NodeId, Op, Partition, Phase, Source, Type,
-    Value, ValueId,
-};
+use planner_ir::{AxisId, Digit, Graph, Layout, Mesh, Move, Node, NodeId, Partition, Source, Type, ValueId};
 
 use alike::Alike;
 pub use known::Spaces;
@@ -342,21 +339,6 @@ pub fn owing_layouts(mesh: &Mesh, type_: &Type, splits: Splits) -> Vec<Layout> {
     plain.into_iter().chain(more).collect()
 }
 
-/// For each value, whether it is a sum over micro-batches: a gradient or a total as the step finds
-/// it, and what becomes of it as more is added.
-pub fn summed(graph: &Graph) -> Vec<bool> {
-    let is_state = |value: &Value| matches!(&value.source, Source::State(state) if state.kind.is_summed());
-    let mut summed: Vec<bool> = graph.values.iter().map(is_state).collect();
-    for node in graph.nodes.iter().filter(|node| node.phase != Phase::Update) {
-        if node.op == Op::Binary(Binary::Add) && node.operands.iter().any(|operand| summed[operand.0]) {
-            for result in &node.results {
-                summed[result.0] = true;
-            }
-        }
-    }
-    summed
-}
-
 /// The layouts in which the states of a training step, and what they become, may be kept; and
 /// boundary values that are summed.
 fn kept_layouts(
@@ -366,12 +348,12 @@ fn kept_layouts(
     splits: Splits,
 ) -> Vec<(ValueId, Vec<Layout>)> {
     let Some(training) = &graph.training else { return vec![] };
-    let summed = summed(graph);
+    let sums = graph.sums();
     let carried = training.carried.iter().flat_map(|it| [it.state, it.next]);
-    let kept = carried.chain(boundary.iter().copied().filter(|value| summed[value.0]));
+    let kept = carried.chain(boundary.iter().copied().filter(|value| sums[value.0].is_some()));
     let layouts = |value: ValueId| {
         let type_ = graph.type_of(value);
-        let owing = summed[value.0];
+        let owing = sums[value.0].is_some();
         (value, if owing { owing_layouts(mesh, type_, splits) } else { plain_layouts(mesh, type_, splits) })
     };
     kept.map(layouts).collect()

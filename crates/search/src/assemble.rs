@@ -15,10 +15,12 @@
 //! micro-batches: work and moves count as often as they run.
 //!
 //! What a state becomes takes its place: its copy has the layout of the state at rest. A sum over
-//! micro-batches is held there, and what uses the whole sum takes it from there.
+//! micro-batches is held there, and what uses the whole sum takes it from there; several from a copy
+//! that is made of it once, so that what devices owe is summed once.
 
 mod faster; // partitions in time that are worth a place
 mod groups; // operations that are chosen together
+mod layouts; // the layouts in which a value may be
 mod memory; // what certainly is there
 mod when; // when a value is used, how often, and how much its moves count
 
@@ -27,13 +29,13 @@ use std::sync::Arc;
 
 use plan::Clock;
 use planner_ir::{Graph, Layout, Mesh, NodeId, Phase, Source, ValueId};
-use rewrite::{Space, handed_layouts, owing_layouts, summed};
+use rewrite::Space;
 
 use crate::clocks::Weights;
 use crate::manner::Whole;
 use crate::prices::Prices;
 use crate::problem::{Edge, Problem, Table, real};
-use crate::section::{Section, Sharing};
+use crate::section::Section;
 use crate::ways::{Found, Ways};
 
 pub(crate) use memory::Counted;
@@ -48,6 +50,9 @@ pub(crate) struct Assembled {
     pub(crate) rest: Vec<Option<Held>>,
     /// For each value of which a copy is held, its node.
     pub(crate) held: Vec<Option<Held>>,
+    /// For each sum over micro-batches of which several read what it comes to, the node of the copy that they
+    /// read.
+    pub(crate) settled: Vec<Option<Held>>,
     /// For each value that is handed on or returned, its node.
     pub(crate) delivered: Vec<Option<Held>>,
     /// For each value that is shared from here on and handed on or taken in besides, the node of the copy
@@ -64,7 +69,12 @@ pub(crate) struct Assembled {
 impl Assembled {
     /// Whether choices mean the same in both: operations and copies are chosen among the same.
     pub(crate) fn chooses_as(&self, other: &Self) -> bool {
-        let copies = [(&self.rest, &other.rest), (&self.held, &other.held), (&self.given, &other.given)];
+        let copies = [
+            (&self.rest, &other.rest),
+            (&self.held, &other.held),
+            (&self.settled, &other.settled),
+            (&self.given, &other.given),
+        ];
         self.work == other.work
             && self.delivered == other.delivered
             && copies.into_iter().all(|(one, other)| one == other)
@@ -146,6 +156,7 @@ pub(crate) fn assemble<'a>(
             work: vec![None; graph.nodes.len()],
             rest: none(),
             held: none(),
+            settled: none(),
             delivered: none(),
             given: none(),
             seconds: vec![Vec::new(); graph.nodes.len()],
@@ -155,7 +166,7 @@ pub(crate) fn assemble<'a>(
         weights,
         tables: BTreeMap::new(),
         uses: uses(section, &space.prepared),
-        summed: summed(graph),
+        summed: graph.sums().iter().map(Option::is_some).collect(),
         useful: space.layouts.iter().map(|layouts| vec![true; layouts.len()]).collect(),
         fixed,
     };
@@ -270,6 +281,9 @@ impl Assembly<'_> {
             if uses > 1 && (made || outside) && !state && !total {
                 self.assembled.held[value.0] = Some(self.held_node(value));
             }
+            if total && self.readers(value).len() > 1 {
+                self.assembled.settled[value.0] = Some(self.held_node(value));
+            }
             if self.uses[value.0].contains(&Use::Delivery) && !tied {
                 self.assembled.delivered[value.0] = Some(self.value_node(handed));
             }
@@ -291,6 +305,12 @@ impl Assembly<'_> {
             let rest = self.assembled.rest[it.state.0].clone();
             self.assembled.held[it.next.0] = rest.map(|rest| self.same_layouts(&rest, it.state, it.next));
         }
+    }
+
+    /// What uses a value but to take the place of states.
+    fn readers(&self, value: ValueId) -> Vec<Use> {
+        let uses = self.uses[value.0].iter().copied();
+        uses.filter(|it| !matches!(it, Use::Carried(_))).collect()
     }
 
     /// What it takes to keep states.
@@ -349,61 +369,6 @@ impl Assembly<'_> {
         Held { node: self.assembled.problem.times.len() - 1, layouts }
     }
 
-    /// The layouts in which a value is handed on, or returned: those in which it is shared, where it is
-    /// handed on in no other way.
-    fn handed_layouts(&self, value: ValueId) -> Vec<usize> {
-        if self.section.crosses(value) { self.crossing_layouts(value) } else { self.shared_layouts(value) }
-    }
-
-    /// The layouts in which neighbours may have a value in common.
-    fn crossing_layouts(&self, value: ValueId) -> Vec<usize> {
-        let type_ = self.section.graph.type_of(value);
-        let all = rewrite::Splits::All;
-        match self.section.sharing(value) {
-            Some(Sharing::Anywhere) if self.summed[value.0] => {
-                self.numbers(value, &owing_layouts(self.mesh, type_, all))
-            }
-            _ => self.numbers(value, &handed_layouts(self.mesh, type_, all, self.space.striped)),
-        }
-    }
-
-    /// The layouts in which a value may be shared.
-    fn shared_layouts(&self, value: ValueId) -> Vec<usize> {
-        match self.section.sharing(value) {
-            Some(Sharing::Whole) => {
-                let rank = self.section.graph.type_of(value).rank();
-                self.numbers(value, &[Layout::replicated(rank)])
-            }
-            _ => self.crossing_layouts(value),
-        }
-    }
-
-    /// The layouts in which a value may be at rest: whole, but for sums over micro-batches. Those
-    /// of a state are possible for what it becomes.
-    fn rest_layouts(&self, value: ValueId) -> Vec<usize> {
-        let own = &self.space.layouts[value.0];
-        let next = self.section.graph.next(value).map(|next| &self.space.layouts[next.0]);
-        let possible = |layout: &Layout| {
-            let whole = layout.owed.is_empty() || self.summed[value.0];
-            whole && next.is_none_or(|next| next.binary_search(layout).is_ok())
-        };
-        (0..own.len()).filter(|&it| possible(&own[it])).collect()
-    }
-
-    /// Of these layouts those that a value may have which has one already.
-    fn allowed(&self, value: ValueId, mut layouts: Vec<usize>) -> Vec<usize> {
-        if let Some((layout, _)) = self.fixed.as_ref().filter(|(_, values)| values.contains(&value)) {
-            layouts.retain(|&it| self.space.layouts[value.0][it] == **layout);
-        }
-        layouts
-    }
-
-    /// The numbers of those layouts that the space has.
-    fn numbers(&self, value: ValueId, layouts: &[Layout]) -> Vec<usize> {
-        let known = &self.space.layouts[value.0];
-        layouts.iter().filter_map(|layout| known.binary_search(layout).ok()).collect()
-    }
-
     /// The node that makes a value, and the layouts it makes it in.
     fn made(&self, value: ValueId) -> Held {
         if let Some(rest) = &self.assembled.rest[value.0] {
@@ -435,6 +400,12 @@ impl Assembly<'_> {
                 self.edge(value, (&from, &held), (runs, self.pace(value, &uses)));
                 from = held;
             }
+            let mut read = from.clone();
+            if let Some(settled) = self.assembled.settled[value.0].clone() {
+                let pace = self.pace(value, &self.readers(value));
+                self.edge(value, (&from, &settled), (1, pace));
+                read = settled;
+            }
             for it in uses {
                 let to = match it {
                     Use::Operand(node, index) => self.by_choice(node, |choice| choice.operands[index]),
@@ -451,7 +422,8 @@ impl Assembly<'_> {
                         None => continue,
                     },
                 };
-                self.edge(value, (&from, &to), (self.runs(value, it), self.pace(value, &[it])));
+                let from = if matches!(it, Use::Carried(_)) { &from } else { &read };
+                self.edge(value, (from, &to), (self.runs(value, it), self.pace(value, &[it])));
             }
         }
     }

@@ -51,6 +51,8 @@ struct Writer<'a> {
     composed: Composed,
     /// For each part and value, the copy that uses start from.
     start: Vec<Vec<Option<Start>>>,
+    /// For each part and sum over micro-batches, the copy that several read, once it is made.
+    settled: Vec<Vec<Option<Start>>>,
     /// For each value of the program, the part that makes it or has it at rest and hands it on, and
     /// the value there.
     hands: Vec<Option<(usize, ValueId)>>,
@@ -72,6 +74,7 @@ pub(crate) fn compose(graph: &Graph, parts: &[Part<'_>], mesh: &Mesh, prices: &d
             handed: vec![Vec::new(); graph.values.len()],
         },
         start: parts.iter().map(|part| vec![None; part.section.graph.values.len()]).collect(),
+        settled: parts.iter().map(|part| vec![None; part.section.graph.values.len()]).collect(),
         hands: vec![None; graph.values.len()],
     };
     let mut places: Vec<Option<(usize, NodeId)>> = vec![None; graph.nodes.len()];
@@ -140,7 +143,7 @@ impl Writer<'_> {
         let choice = &space.choices[node.0][number];
         let mut copies = Vec::new();
         for (&operand, &needed) in operands.iter().zip(&choice.operands) {
-            let from = self.hold(index, operand);
+            let from = self.read(index, operand);
             copies.push(self.transfer(index, operand, from, needed));
         }
         let seconds = assembled.seconds[node.0][number];
@@ -194,7 +197,7 @@ impl Writer<'_> {
             let copy = match self.handed(whole, layout) {
                 Some(copy) => copy,
                 None => {
-                    let from = self.hold(index, value);
+                    let from = self.read(index, value);
                     let copy = self.transfer(index, value, from, number);
                     self.composed.handed[whole.0].push((layout.clone(), copy));
                     copy
@@ -244,6 +247,21 @@ impl Writer<'_> {
         }
         // What nothing hands on is at rest in the layout that all sections have chosen.
         (self.handed(whole, layout).unwrap_or(Copy::Made), number)
+    }
+
+    /// The copy that what reads a value starts from: of a sum over micro-batches what it comes to, made when
+    /// first needed.
+    fn read(&mut self, index: usize, value: ValueId) -> Start {
+        if let Some(settled) = self.settled[index][value.0] {
+            return settled;
+        }
+        let held = self.hold(index, value);
+        let Part { assembled, choices, .. } = self.parts[index];
+        let Some(settled) = &assembled.settled[value.0] else { return held };
+        let layout = chosen(settled, choices);
+        let settled = (self.transfer(index, value, held, layout), layout);
+        self.settled[index][value.0] = Some(settled);
+        settled
     }
 
     /// The copy that uses of a value start from: the one that is held, made when first needed.

@@ -19,7 +19,6 @@ mod form; // what segments have to have in common to be equal
 use std::collections::{BTreeMap, BTreeSet};
 
 use planner_ir::{Graph, NodeId, Source, ValueId};
-use rewrite::summed;
 
 use crate::section::{Section, Sharing};
 use build::Builder;
@@ -98,11 +97,11 @@ impl<'a> Step<'a> {
         for it in carried {
             users[it.state.0].extend(self.maker(it.next));
         }
-        let summed = summed(self.graph);
+        let sums = self.graph.sums();
         for value in self.graph.value_ids() {
             let number = self.shared.len();
             let users = &users[value.0];
-            let state = self.accumulated_to(value, &summed);
+            let state = self.accumulated_to(value, &sums);
             let sharing = match (&self.graph.value(value).source, self.maker(value)) {
                 (Source::State(_) | Source::Weight(_), _) if users.len() > 1 => Sharing::Anywhere,
                 (Source::Input(_), _) if users.len() > 1 => Sharing::Whole,
@@ -126,12 +125,10 @@ impl<'a> Step<'a> {
     }
 
     /// The shared state that a value is the running sum of, and its number.
-    fn accumulated_to(&self, value: ValueId, summed: &[bool]) -> Option<(ValueId, usize)> {
-        let Source::Result { node, .. } = self.graph.value(value).source else { return None };
-        let before = self.graph.node(node).operands.iter().find(|operand| summed[operand.0])?;
-        let state = self.accumulated.get(before).or(Some(before).filter(|_| summed[value.0]))?;
-        let &(number, sharing) = self.shared.get(state)?;
-        (sharing == Sharing::Anywhere && summed[value.0]).then_some((*state, number))
+    fn accumulated_to(&self, value: ValueId, sums: &[Option<ValueId>]) -> Option<(ValueId, usize)> {
+        let state = sums[value.0].filter(|&state| state != value)?;
+        let &(number, sharing) = self.shared.get(&state)?;
+        (sharing == Sharing::Anywhere).then_some((state, number))
     }
 
     /// The sections; nothing if they cannot be joined.

@@ -117,7 +117,7 @@ impl<'a> Cutter<'a> {
             step,
             stage: step.homes.iter().map(stage).collect(),
             repeated: repeated(&step.graph),
-            sum_of: sums(&step.graph),
+            sum_of: step.graph.sums(),
             addends: BTreeMap::new(),
             owners: owners(&step.graph),
             parts: first.iter().map(|_| part()).collect(),
@@ -141,6 +141,7 @@ impl<'a> Cutter<'a> {
         self.emit(stage, node, operands);
         for result in results {
             if let Some(state) = self.sum_of[result.0] {
+                self.at_rest(stage, state);
                 let local = self.parts[stage].values[result];
                 self.parts[stage].sums.insert(state, local);
                 let adding = self.addends.entry(state).or_default();
@@ -421,20 +422,6 @@ fn both<'a>(one: Option<Option<&'a str>>, other: Option<Option<&'a str>>) -> Opt
         (None, it) | (it, None) => it,
         (one, other) => Some(one.flatten().filter(|_| one == other)),
     }
-}
-
-/// For each value that is a summed state, or the sum of one and what micro-batches add, that state.
-fn sums(graph: &Graph) -> Vec<Option<ValueId>> {
-    let summed = |value: ValueId| state_of(graph, value).is_some_and(|it| it.kind.is_summed());
-    let mut sums: Vec<Option<ValueId>> = graph.value_ids().map(|it| summed(it).then_some(it)).collect();
-    for node in graph.nodes.iter().filter(|node| node.phase != Phase::Update) {
-        if let Op::Binary(Binary::Add) = node.op
-            && let Some(state) = node.operands.iter().find_map(|operand| sums[operand.0])
-        {
-            sums[node.results[0].0] = Some(state);
-        }
-    }
-    sums
 }
 
 #[cfg(test)]

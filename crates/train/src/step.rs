@@ -49,7 +49,7 @@ pub fn step(blocks: &Blocks, recipe: &Recipe) -> Result<Step, TrainError> {
     }
     let trained = trained(forward, recipe)?;
     let again = again(blocks, &places, &recipe.recompute, &trained)?;
-    let mut tape = Tape::forward(forward, &places, &again, &trained, recipe.precision);
+    let mut tape = Tape::forward(forward, &places, &again, &trained, recipe);
     let [sum, count] = [forward.outputs[0].value, forward.outputs[1].value];
     tape.backward(sum)?;
     let carried = update(&mut tape, recipe, [sum, count]);
@@ -79,7 +79,7 @@ pub(crate) fn trained(forward: &Graph, recipe: &Recipe) -> Result<BTreeSet<Strin
         weights.into_iter().filter(|name| !recipe.roles.keeps(name)).map(str::to_owned).collect();
     let nodes = forward.nodes.len();
     let (places, again) = (vec![0; nodes], vec![false; nodes]);
-    let mut tape = Tape::forward(forward, &places, &again, &candidates, recipe.precision);
+    let mut tape = Tape::forward(forward, &places, &again, &candidates, recipe);
     tape.backward(forward.outputs[0].value)?;
     let reached = tape.parameters.iter().filter(|it| it.summed != it.gradient);
     let reached: BTreeSet<String> = reached.map(|it| it.name.clone()).collect();

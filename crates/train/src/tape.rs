@@ -2,7 +2,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use plan::Precision;
+use plan::{Precision, Recipe};
 use planner_ir::{
     Attention, Binary, DType, Emit, Graph, Node, NodeId, Op, Phase, Site, Source, State, StateKind, Type,
     ValueId,
@@ -20,6 +20,8 @@ pub(crate) struct Tape<'a> {
     users: Vec<Vec<NodeId>>,
     /// In what it computes.
     precision: Precision,
+    /// How many micro-batches a step has.
+    micro_batches: u64,
     /// For each of its operations, its block.
     places: &'a [usize],
     /// For each of its operations, whether it is done again for the gradients.
@@ -64,6 +66,9 @@ pub(crate) struct Parameter {
     pub(crate) gradient: ValueId,
     /// The gradient as far as it is summed.
     pub(crate) summed: ValueId,
+    /// Whether all that is made of it is added to the gradient at rest, which is zero at first: that of
+    /// several micro-batches, or of several blocks. What alone there is takes its place.
+    accumulates: bool,
     /// The block that adds to the gradient last, once one has.
     pub(crate) home: Option<usize>,
     /// Its uses in slices.
@@ -84,12 +89,13 @@ impl<'a> Tape<'a> {
         places: &'a [usize],
         again: &'a [bool],
         trained: &BTreeSet<String>,
-        precision: Precision,
+        recipe: &Recipe,
     ) -> Self {
         let mut tape = Self {
             from,
             users: from.users(),
-            precision,
+            precision: recipe.precision,
+            micro_batches: recipe.micro_batches,
             places,
             again,
             to: Graph { name: from.name.clone(), ..Graph::default() },
@@ -144,6 +150,9 @@ impl<'a> Tape<'a> {
             value
         };
         let gradient = self.to.push_value(full, state(StateKind::Gradient));
+        let mut homes = self.users[used.0].iter().map(|user| self.places[user.0]);
+        let first = homes.next();
+        let accumulates = self.micro_batches > 1 || homes.any(|home| Some(home) != first);
         // The model computes with the weight, or with what it is converted to.
         self.parameter_of.extend([weight, used].map(|it| (it, self.parameters.len())));
         self.parameters.push(Parameter {
@@ -152,6 +161,7 @@ impl<'a> Tape<'a> {
             changed,
             gradient,
             summed: gradient,
+            accumulates,
             home: None,
             tiles: Tiles::of(self.from, used, &self.users[used.0]),
         });
@@ -393,12 +403,15 @@ impl<'a> Tape<'a> {
 
     /// Adds to a parameter's gradient what is in its shape.
     fn sum(&mut self, index: usize, gradient: ValueId, origin: &str, home: usize) {
-        let before = self.parameters[index].summed;
+        let Parameter { summed: before, gradient: at_rest, accumulates, .. } = self.parameters[index];
         let summed = self.emit(home, origin, |emit| {
             emit.phase = Phase::Gradient;
+            let starts = before == at_rest && !accumulates;
             let wide = emit.type_of(gradient).dtype == DType::F32;
-            let gradient = if wide { gradient } else { emit.one(Op::Cast(DType::F32), &[gradient]) };
-            emit.one(Op::Binary(Binary::Add), &[before, gradient])
+            // A value of its own: others may be gradients of the same values.
+            let gradient =
+                if wide && !starts { gradient } else { emit.one(Op::Cast(DType::F32), &[gradient]) };
+            if starts { gradient } else { emit.one(Op::Binary(Binary::Add), &[before, gradient]) }
         });
         self.parameters[index].summed = summed;
         self.parameters[index].home = Some(home);

@@ -1,5 +1,8 @@
 //! The optimizer: new parameters from gradients.
 
+use std::cmp::Reverse;
+use std::collections::BTreeMap;
+
 use plan::{Precision, Recipe, matches};
 use planner_ir::{
     Binary, Carried, Contract, DType, Emit, Label, Op, Optimizer, Output, Phase, Real, Source, State,
@@ -19,8 +22,7 @@ pub(crate) fn update(tape: &mut Tape<'_>, recipe: &Recipe, [sum, count]: [ValueI
     let mut carried = Vec::new();
     let totals =
         [("loss", sum), ("count", count)].map(|(name, value)| total(tape, name, value, &mut carried));
-    let mut scale = tape.emit(last, "mean", |emit| {
-        emit.phase = Phase::Update;
+    let mut scale = in_update(tape, last, "mean", |emit| {
         let mean = emit.one(Op::Binary(Binary::Div), &totals);
         emit.graph.outputs.push(Output { name: LOSS.to_owned(), value: mean });
         emit.one(Op::Unary(Unary::Reciprocal), &[totals[1]])
@@ -61,26 +63,33 @@ fn total(tape: &mut Tape<'_>, name: &str, value: ValueId, carried: &mut Vec<Carr
 
 /// The scale that makes the norm of all gradients at most this.
 fn clipped(tape: &mut Tape<'_>, parameters: &[Parameter], scale: ValueId, most: f64) -> ValueId {
-    let mut sum: Option<ValueId> = None;
-    // From the last block to the first: each hands the sum on to the next.
-    let mut order: Vec<&Parameter> = parameters.iter().collect();
-    order.sort_by_key(|it| std::cmp::Reverse(it.home));
-    let mut home = 0;
-    for parameter in order {
-        home = parameter.home.unwrap_or(0);
-        let before = sum;
-        sum = Some(tape.emit(home, &parameter.name, |emit| {
-            emit.phase = Phase::Update;
-            let squares = squares(emit, parameter.summed);
-            match before {
-                None => squares,
-                Some(before) => emit.one(Op::Binary(Binary::Add), &[before, squares]),
+    // From the last block to the first: each hands the sum on to the next. What a block adds is summed before,
+    // so that devices sum what they owe of it once.
+    let mut homes: BTreeMap<Reverse<usize>, Vec<&Parameter>> = BTreeMap::new();
+    for parameter in parameters {
+        homes.entry(Reverse(parameter.block())).or_default().push(parameter);
+    }
+    let (mut sum, mut home): (Option<ValueId>, usize) = (None, 0);
+    for (Reverse(block), parameters) in homes {
+        home = block;
+        let mut own: Option<ValueId> = None;
+        for parameter in parameters {
+            let add = |emit: &mut Emit<'_>| {
+                let squares = squares(emit, parameter.summed);
+                own.map_or(squares, |own| emit.one(Op::Binary(Binary::Add), &[own, squares]))
+            };
+            own = Some(in_update(tape, home, &parameter.name, add));
+        }
+        sum = match (sum, own) {
+            (Some(before), Some(own)) => {
+                let add = |emit: &mut Emit<'_>| emit.one(Op::Binary(Binary::Add), &[before, own]);
+                Some(in_update(tape, home, "clip", add))
             }
-        }));
+            (before, own) => before.or(own),
+        };
     }
     let Some(sum) = sum else { return scale };
-    tape.emit(home, "clip", |emit| {
-        emit.phase = Phase::Update;
+    in_update(tape, home, "clip", |emit| {
         let root = emit.one(Op::Unary(Unary::Sqrt), &[sum]);
         let norm = emit.one(Op::Binary(Binary::Mul), &[root, scale]);
         emit.graph.outputs.push(Output { name: NORM.to_owned(), value: norm });
@@ -89,6 +98,14 @@ fn clipped(tape: &mut Tape<'_>, parameters: &[Parameter], scale: ValueId, most: 
         let share = emit.one(Op::Binary(Binary::Div), &[most, norm]);
         let share = emit.one(Op::Binary(Binary::Min), &[share, one]);
         emit.one(Op::Binary(Binary::Mul), &[scale, share])
+    })
+}
+
+/// Adds operations of the update to a block.
+fn in_update<T>(tape: &mut Tape<'_>, home: usize, origin: &str, add: impl FnOnce(&mut Emit<'_>) -> T) -> T {
+    tape.emit(home, origin, |emit| {
+        emit.phase = Phase::Update;
+        add(emit)
     })
 }
 
@@ -122,8 +139,7 @@ fn step_of(
     let optimizer = optimizer_of(recipe, parameter, &type_);
     let narrow = tape.to.type_of(parameter.value).dtype;
     let &Parameter { value, changed, gradient, summed, .. } = parameter;
-    let (next, moved) = tape.emit(parameter.block(), &parameter.name, |emit| {
-        emit.phase = Phase::Update;
+    let (next, moved) = in_update(tape, parameter.block(), &parameter.name, |emit| {
         let before = match start {
             Some(_) => emit.one(Op::Cast(DType::F32), &[changed]),
             None => changed,

@@ -1,7 +1,10 @@
 //! What a training step is besides a graph: its states and its phases.
 
+use std::collections::BTreeSet;
+
 use super::{Violations, name};
 use crate::graph::{Carried, Graph, Phase, Source, StateKind, Training, ValueId};
+use crate::op::{Binary, Op};
 
 pub(super) fn training(graph: &Graph, found: &mut Violations) {
     match &graph.training {
@@ -56,8 +59,32 @@ fn carried(graph: &Graph, training: &Training, found: &mut Violations) {
         if !suits {
             let expected = if it.kind.is_summed() { "a micro-batch" } else { "the update" };
             found.add(&id, "carried-once", format!("becomes %{}, which {expected} does not make", next.0));
+        } else if it.kind.is_summed() && training.micro_batches > 1 && !adds_to(graph, state, next) {
+            let message =
+                format!("becomes %{}, to which what micro-batches before made is not added", next.0);
+            found.add(&id, "carried-once", message);
         }
     }
+}
+
+/// Whether a value is what a state was with something added, or nothing.
+fn adds_to(graph: &Graph, state: ValueId, value: ValueId) -> bool {
+    let operands = |value: ValueId| match graph.values.get(value.0).map(|it| &it.source) {
+        Some(Source::Result { node, .. }) => {
+            graph.nodes.get(node.0).filter(|it| it.op == Op::Binary(Binary::Add)).map(|it| &it.operands)
+        }
+        _ => None,
+    };
+    let (mut seen, mut values) = (BTreeSet::new(), vec![value]);
+    while let Some(value) = values.pop() {
+        if value == state {
+            return true;
+        }
+        if seen.insert(value) {
+            values.extend(operands(value).into_iter().flatten());
+        }
+    }
+    false
 }
 
 fn phases(graph: &Graph, found: &mut Violations) {

@@ -25,6 +25,8 @@ pub(super) struct Families<'a> {
     /// For each value, a parameter of whose gradient it is all or a part, before or after it is
     /// summed.
     gradients: Vec<Option<ValueId>>,
+    /// For each value that is a gradient at rest, or one with something added, that gradient.
+    sums: Vec<Option<ValueId>>,
     /// For each value, one that stands for the same family.
     above: Vec<ValueId>,
     /// The families of which a value is handed from block to block.
@@ -38,7 +40,8 @@ impl<'a> Families<'a> {
         let above = graph.value_ids().collect();
         let constant = graph.values.iter().map(|it| matches!(it.source, Source::Weight(_))).collect();
         let (stems, shared) = (none.clone(), BTreeSet::new());
-        let mut it = Self { graph, stems, constant, gradients: none, above, shared };
+        let sums = graph.sums();
+        let mut it = Self { graph, stems, constant, gradients: none, sums, above, shared };
         it.find_stems();
         it.find_gradients();
         for section in sections {
@@ -59,7 +62,7 @@ impl<'a> Families<'a> {
 
     /// Whether a value is neither at rest nor a sum that rests between micro-batches.
     fn is_made(&self, value: ValueId) -> bool {
-        matches!(self.graph.value(value).source, Source::Result { .. }) && !self.is_sum(value)
+        matches!(self.graph.value(value).source, Source::Result { .. }) && self.sums[value.0].is_none()
     }
 
     /// The names of the parameters that are not held to the textbook.
@@ -109,14 +112,9 @@ impl<'a> Families<'a> {
         let graph = self.graph;
         let named: BTreeMap<String, ValueId> =
             self.parameters().map(|(value, name)| (name.to_owned(), value)).collect();
-        for value in graph.value_ids() {
-            if let Some(name) = state(graph, value, StateKind::Gradient) {
-                self.gradients[value.0] = Some(named[name]);
-            }
-        }
-        for node in graph.nodes.iter().filter(|node| node.phase == Phase::Gradient) {
-            if let Some(of) = node.operands.first().and_then(|first| self.gradients[first.0]) {
-                self.gradients[node.results[0].0] = Some(of);
+        for (value, sum) in self.sums.iter().enumerate() {
+            if let Some(name) = sum.and_then(|it| state(graph, it, StateKind::Gradient)) {
+                self.gradients[value] = Some(named[name]);
             }
         }
         // Back from the sums to where the addends are made.
@@ -174,7 +172,8 @@ pub(super) fn check(plan: &Plan, families: &Families<'_>, stage: u8, ranks: u64)
         let (whole, rows) = (&whole[&family], &rows[&family]);
         let as_said = |what| moved.get(what) == whole.get(what) || moved.get(what) == rows.get(what);
         if !moved.keys().chain(whole.keys()).all(as_said) {
-            return Err(format!("moves {moved:?} of {name}, in the textbook {whole:?} or {rows:?}"));
+            let by = by(plan, families, family);
+            return Err(format!("moves {moved:?} of {name}, in the textbook {whole:?} or {rows:?}: {by:#?}"));
         }
     }
     Ok(())
@@ -199,6 +198,21 @@ fn found(plan: &Plan, families: &Families<'_>) -> BTreeMap<ValueId, Moved> {
         }
     }
     found
+}
+
+/// By which transfers something of a family moves: of what, made by what, and from which layout to which.
+fn by(plan: &Plan, families: &Families<'_>, family: ValueId) -> Vec<String> {
+    let is_of = |value: ValueId| families.of(value).is_some_and(|it| it.0 == family);
+    let said = |transfer: &plan::Transfer| {
+        let made = match &plan.graph.value(transfer.value).source {
+            Source::Result { node, .. } => plan.graph.node(*node).op.to_string(),
+            source => format!("{source:?}"),
+        };
+        let before = plan.layout(transfer.value, transfer.from).display(&plan.mesh);
+        let (value, after) = (transfer.value.0, transfer.layout.display(&plan.mesh));
+        format!("%{value} of {made}: {before} to {after}, {:?}", transfer.bytes)
+    };
+    plan.transfers.iter().filter(|it| is_of(it.value)).map(said).collect()
 }
 
 impl Families<'_> {
@@ -226,26 +240,14 @@ impl Families<'_> {
         moved
     }
 
-    /// The bytes that are added to a parameter's gradient in a micro-batch.
+    /// The bytes that are added to a parameter's gradient in a micro-batch, or that it begins with.
     fn added(&self, parameter: ValueId, tables: Tables) -> u64 {
-        let sums = self.graph.nodes.iter().filter(|node| {
-            let first = node.operands.first();
-            node.phase == Phase::Gradient
-                && first.is_some_and(|it| self.gradients[it.0] == Some(parameter) && self.is_sum(*it))
-        });
-        sums.map(|node| self.fewest(node.operands[1], tables)).sum()
-    }
-
-    /// Whether a value is a gradient at rest, or one with something added.
-    fn is_sum(&self, value: ValueId) -> bool {
-        match &self.graph.value(value).source {
-            Source::State(it) => it.kind == StateKind::Gradient,
-            Source::Result { node, .. } => {
-                let node = self.graph.node(*node);
-                node.phase == Phase::Gradient && node.operands.first().is_some_and(|it| self.is_sum(*it))
-            }
-            _ => false,
-        }
+        let is_of =
+            |value: &ValueId| self.sums[value.0].is_some() && self.gradients[value.0] == Some(parameter);
+        let sums =
+            self.graph.nodes.iter().filter(|node| node.phase == Phase::Gradient && is_of(&node.results[0]));
+        let addend = |node: &Node| if is_of(&node.operands[0]) { node.operands[1] } else { node.results[0] };
+        sums.map(|node| self.fewest(addend(node), tables)).sum()
     }
 
     /// The fewest bytes by which a gradient can be summed: its own, or those of what it is made of.

@@ -1,6 +1,7 @@
 //! The plans that the search chooses, by shipped prices and where links are fast. With `DIFFERENTIAL=1`
 //! every model is planned for every mesh by both; `MODEL=` names the models.
 
+use std::collections::BTreeSet;
 use std::path::Path;
 
 use cost_models::machine::Machine;
@@ -122,9 +123,25 @@ impl Case {
 /// A plan by the rules, and as a file.
 pub(super) fn check_plan(plan: &Plan) -> Result<(), String> {
     plan::check(plan).map_err(|error| format!("the plan is rejected: {error}"))?;
+    summed_once(plan)?;
     let read = plan::json::read(plan::json::write(plan).as_bytes());
     let read = read.map_err(|error| format!("the plan's file is not read: {error}"))?;
     if read == *plan { Ok(()) } else { Err("the plan's file is another plan".to_owned()) }
+}
+
+/// Of what micro-batches have summed devices make each sum that they owe once, however many read it.
+pub(super) fn summed_once(plan: &Plan) -> Result<(), String> {
+    let sums = plan.graph.sums();
+    let mut made = BTreeSet::new();
+    for transfer in plan.transfers.iter().filter(|it| sums[it.value.0].is_some()) {
+        let before = &plan.layout(transfer.value, transfer.from).owed;
+        for axis in before.iter().filter(|axis| !transfer.layout.owed.contains(axis)) {
+            if !made.insert((transfer.value, *axis)) {
+                return Err(format!("%{} is summed over axis {} twice", transfer.value.0, axis.0));
+            }
+        }
+    }
+    Ok(())
 }
 
 fn check(number: usize, path: &Path) -> Vec<String> {

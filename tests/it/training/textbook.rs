@@ -41,6 +41,8 @@ const RANKS: [u64; 3] = [2, 4, 8];
 const OPTIMIZERS: [Optimizer; 2] = [ADAMW, MOMENTUM];
 const DECISIONS: [Recompute; 3] = [Recompute::Nothing, Recompute::Full, Recompute::Selective];
 const PARTS: [u64; 2] = [1, 2];
+/// Gradients whose norm is looked at and which nothing scales down: the step is that without.
+const CLIPS: [Option<f64>; 2] = [None, Some(1e9)];
 
 /// What is not there on any number of ranks: sequences of 17 fall into no equal parts.
 const NEVER: [(&str, Manner); 2] =
@@ -58,6 +60,7 @@ struct Trial {
     optimizer: Optimizer,
     decision: Recompute,
     parts: u64,
+    clip: Option<f64>,
 }
 
 /// What became of a trial.
@@ -82,6 +85,7 @@ fn trials(number: usize) -> Vec<Trial> {
                 optimizer: OPTIMIZERS[turn % OPTIMIZERS.len()],
                 decision: DECISIONS[(turn + number / 3) % DECISIONS.len()].clone(),
                 parts: PARTS[(turn / 2) % PARTS.len()],
+                clip: CLIPS[(turn / 4 + place) % CLIPS.len()],
             });
         }
     }
@@ -98,10 +102,9 @@ impl Trial {
             Ok(case) => case,
             Err(reason) => return Outcome::LeftOut(reason),
         };
-        let prepared = case.prepared(
-            &case.training(self.optimizer, self.decision.clone()),
-            &parted(&case.batch(0), self.parts),
-        );
+        let mut training = case.training(self.optimizer, self.decision.clone());
+        training.recipe.clip = self.clip;
+        let prepared = case.prepared(&training, &parted(&case.batch(0), self.parts));
         if let Some(reason) = self.impossible(&prepared) {
             return Outcome::LeftOut(reason);
         }
@@ -185,12 +188,13 @@ fn check(number: usize, path: &Path) -> Found {
         }));
         match outcome {
             Outcome::Checked(apart) => {
-                let Trial { manner, ranks, optimizer, decision, parts, .. } = trial;
+                let Trial { manner, ranks, optimizer, decision, parts, clip, .. } = trial;
                 checked.insert(format!("{manner:?}"));
                 found.apart.extend(apart.iter().map(|name| format!("{title}: {name}")));
                 found.seen.insert(format!("{manner:?}, {ranks} ranks, {}", named(optimizer)));
                 found.seen.insert(format!("{manner:?}, {decision:?}"));
                 found.seen.insert(format!("{manner:?}, {parts} micro-batches"));
+                found.seen.insert(format!("{manner:?}, gradients bounded by {clip:?}"));
             }
             Outcome::LeftOut(reason) => found.left_out.push(format!("{what}: {reason}")),
             Outcome::Wrong(error) => found.wrong.push(format!("{what}, {trial:?}: {error}")),
@@ -226,7 +230,8 @@ fn every_oracle_trains_as_pytorch_under_every_kind_of_plan() {
             let ranks = RANKS.iter().flat_map(|ranks| optimizers.map(|it| format!("{ranks} ranks, {it}")));
             let decisions = DECISIONS.iter().map(|it| format!("{it:?}"));
             let parts = PARTS.iter().map(|it| format!("{it} micro-batches"));
-            for what in ranks.chain(decisions).chain(parts) {
+            let clips = CLIPS.iter().map(|it| format!("gradients bounded by {it:?}"));
+            for what in ranks.chain(decisions).chain(parts).chain(clips) {
                 assert!(seen.contains(&format!("{manner:?}, {what}")), "no {manner:?} with {what}");
             }
         }

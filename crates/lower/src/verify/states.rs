@@ -23,7 +23,7 @@ pub(super) fn check(program: &Program, found: &mut Vec<Violation>) {
     let happens = Happens::of(program);
     let own: BTreeSet<BufferId> = program.states.iter().map(|port| port.buffer).collect();
     for uses in Uses::of(program).values() {
-        check_cleared(program, uses, &mut report);
+        check_cleared(program, (uses, &own), &mut report);
         check_order(program, (uses, &own), &happens, &mut report);
     }
 }
@@ -155,7 +155,7 @@ impl Uses {
     }
 }
 
-fn check_cleared(program: &Program, uses: &Uses, report: &mut Report) {
+fn check_cleared(program: &Program, (uses, states): (&Uses, &BTreeSet<BufferId>), report: &mut Report) {
     let zeros = |&(index, buffer): &(usize, BufferId)| match &program.instructions[index].action {
         Action::Compute(compute) => {
             let whole = program.buffer(buffer).type_.bytes() == program.storages[uses.storage.0].bytes;
@@ -164,14 +164,16 @@ fn check_cleared(program: &Program, uses: &Uses, report: &mut Report) {
         _ => false,
     };
     let summed = uses.kind.is_summed();
-    let right =
-        if summed { uses.clears.len() == 1 && zeros(&uses.clears[0]) } else { uses.clears.is_empty() };
+    let repetition = program.repetition();
+    let added =
+        uses.reads.iter().any(|(index, buffer)| repetition.contains(index) && states.contains(buffer));
+    let once = summed && (added || program.repeated.as_ref().is_some_and(|it| it.times > 1));
+    let right = if once { uses.clears.len() == 1 && zeros(&uses.clears[0]) } else { uses.clears.is_empty() };
     if !right {
-        let expected = if summed { "once" } else { "never" };
+        let expected = if once { "once" } else { "never" };
         let message = format!("{} is not set to zero {expected} before the repetitions", uses.name(program));
         report.whole("cleared", message);
     }
-    let repetition = program.repetition();
     let made = |&&(index, _): &&(usize, BufferId)| repetition.contains(&index) == summed;
     if !uses.writes.iter().any(|it| made(&it)) {
         let part = if summed { "in the repetitions" } else { "after the repetitions" };

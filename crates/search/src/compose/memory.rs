@@ -9,8 +9,8 @@ use std::collections::BTreeMap;
 
 use plan::{Assignment, Copy, Holding, Plan};
 use planner_ir::{
-    CROSSING, Graph, Layout, Motion, Node, NodeId, Partition, Phase, Slots, Source, StateKind, Type, ValueId,
-    chunks,
+    CROSSING, Graph, Layout, Motion, Move, Node, NodeId, Partition, Phase, Slots, Source, StateKind, Type,
+    ValueId, chunks,
 };
 
 use crate::cluster::Kept;
@@ -279,7 +279,10 @@ impl<'a> Walk<'a> {
         for &result in &node.results {
             let key = (result, Copy::Made);
             let bytes = self.bytes(result, &plan.layouts[result.0]);
-            let place = same.unwrap_or_else(|| self.place(key, For::Value, bytes));
+            let place = match same {
+                Some(place) if !self.takes_a_place(key) => place,
+                _ => self.place(key, For::Value, bytes),
+            };
             self.places.insert(key, place);
             // What a state becomes is there as early as it can be.
             for copy in self.carried.get(&result).cloned().unwrap_or_default() {
@@ -308,26 +311,32 @@ impl<'a> Walk<'a> {
         let value = transfer.value;
         let type_ = plan.graph.type_of(value);
         let mut layout = plan.layout(value, transfer.from).clone();
-        let mut made = Vec::new();
-        for step in &transfer.moves {
+        let mut place = self.copy(value, transfer.from);
+        for (number, step) in transfer.moves.iter().enumerate() {
             let Ok(after) = step.apply(&plan.mesh, type_, &layout) else { break };
-            let [before_it, after_it] = packs(step, &layout, &after, type_);
-            made.extend(before_it.then(|| self.bytes(value, &layout)));
-            made.extend(after_it.then(|| self.bytes(value, &after)));
-            made.push(self.bytes(value, &after));
+            let in_place = self.is_settled_by(value, step, place);
+            let [packed, unpacked] = packs(step, &layout, &after, type_);
+            for held in [packed.then_some(&layout), unpacked.then_some(&after)].into_iter().flatten() {
+                let bytes = self.bytes(value, held);
+                place = self.pass(place, |it| it.live(For::Copy, bytes));
+            }
+            let (is_last, bytes) = (number + 1 == transfer.moves.len(), self.bytes(value, &after));
+            place = self.pass(place, |it| match () {
+                () if in_place => Place::Rest,
+                () if is_last => it.place((value, Copy::Transferred(index)), For::Copy, bytes),
+                () => it.live(For::Copy, bytes),
+            });
             layout = after;
         }
-        let mut place = self.copy(value, transfer.from);
-        let last = made.pop();
-        for bytes in made {
-            place = self.pass(place, |it| it.live(For::Copy, bytes));
-        }
-        match last {
-            Some(bytes) => {
-                self.pass(place, |it| it.place((value, Copy::Transferred(index)), For::Copy, bytes))
-            }
-            None => place,
-        }
+        place
+    }
+
+    /// Whether a move sums over devices what micro-batches have summed, where that is at rest: it is made in its
+    /// place, for nothing else reads that.
+    fn is_settled_by(&self, value: ValueId, step: &Move, place: Place) -> bool {
+        let sums = matches!(step, Move::AllReduce { .. } | Move::ReduceScatter { .. });
+        let total = self.phase == Phase::Update && self.carried.contains_key(&value);
+        sums && total && matches!(place, Place::Rest)
     }
 
     /// Makes one thing from another.
@@ -338,9 +347,13 @@ impl<'a> Walk<'a> {
     }
 
     /// A place for a copy: with what is at rest, if it takes the place of a state.
-    fn place(&mut self, (value, copy): (ValueId, Copy), use_: For, bytes: u64) -> Place {
-        let in_place = self.carried.get(&value).is_some_and(|copies| copies.contains(&copy));
-        if in_place { Place::Rest } else { self.live(use_, bytes) }
+    fn place(&mut self, key: (ValueId, Copy), use_: For, bytes: u64) -> Place {
+        if self.takes_a_place(key) { Place::Rest } else { self.live(use_, bytes) }
+    }
+
+    /// Whether a copy takes the place of a state.
+    fn takes_a_place(&self, (value, copy): (ValueId, Copy)) -> bool {
+        self.carried.get(&value).is_some_and(|copies| copies.contains(&copy))
     }
 
     fn live(&mut self, use_: For, bytes: u64) -> Place {

@@ -395,7 +395,7 @@ fn states_are_split_as_memory_shrinks() {
     let mut tight = roomy.clone();
     let mut capacity = total(&roomy);
     loop {
-        capacity = capacity.min(total(&tight)) / 100 * 90;
+        capacity = capacity.min(total(&tight)) / 100 * 95;
         match planned(&trained, "h100-80g-8x", "8", capacity) {
             Ok(plan) => tight = plan,
             Err(_) => break,
