@@ -25,6 +25,9 @@ pub mod json;
 /// The machine files that come with the program, and the names of machines.
 pub mod shipped;
 
+/// Numbers that are said beside a file.
+pub mod setting;
+
 /// The kinds of networks between nodes, and which part of an adapter's rate each reaches.
 pub mod fabric;
 
@@ -40,6 +43,8 @@ pub struct Machine {
     devices: u64,
     /// Memory of a device that plans leave free (bytes); no price depends on it, and no file has it.
     margin: Bytes,
+    /// What is set beside the numbers of its file, such as `network.adapter_bandwidth=25GB/s`.
+    settings: Vec<String>,
     /// One device.
     pub device: Device,
     /// What joins the devices of a node.
@@ -274,10 +279,11 @@ impl Machine {
         Ok(self.beside_others().shared())
     }
 
-    /// The name with the number of devices, as [`shipped::named`] takes it.
+    /// The name with the number of devices, as [`shipped::named`] takes it, and with what is set beside the
+    /// numbers of the file ([`setting`]).
     #[must_use]
     pub fn full_name(&self) -> String {
-        format!("{}-{}x", self.name, self.devices)
+        setting::named(&format!("{}-{}x", self.name, self.devices), &self.settings)
     }
 
     /// Whether its devices are threads of a host, and no GPUs.

@@ -117,6 +117,7 @@ fn sourced_host(name: &str, measurements: &Measurements, source: &str) -> Option
         name: name.to_owned(),
         devices: 1,
         margin: Bytes::ZERO,
+        settings: Vec::new(),
         device: Device {
             memory_capacity: Known::new(m.memory_capacity, source)?,
             memory_reserved: Known::new(m.memory_reserved, source)?,

@@ -5,7 +5,7 @@
 
 use std::fmt;
 
-use crate::machine::{Machine, SizeError, json};
+use crate::machine::{Machine, SizeError, setting};
 
 /// The shipped device types and their files, in the order in which they are listed.
 const FILES: [(&str, &str); 25] = [
@@ -54,6 +54,8 @@ pub enum NameError {
     Form(String),
     /// No file is shipped for the device type.
     Device(String),
+    /// A number that is to be set beside the file cannot be, for this reason.
+    Setting(String),
     /// There is no machine of so many devices.
     Size(String, SizeError),
 }
@@ -70,17 +72,15 @@ pub fn text(device: &str) -> Option<&'static str> {
     FILES.iter().find(|(name, _)| *name == device).map(|(_, text)| *text)
 }
 
-/// The machine called `name`.
-///
-/// # Panics
-///
-/// If the shipped file is not a machine file.
+/// The machine called `name`, with what that says to be set beside its file ([`setting`](super::setting)).
 pub fn named(name: &str) -> Result<Machine, NameError> {
+    let (name, settings) = setting::parts(name);
     let parts = name.strip_suffix('x').and_then(|rest| rest.rsplit_once('-'));
     let counted = parts.and_then(|(device, count)| Some((device, count.parse::<u64>().ok()?)));
     let (device, devices) = counted.ok_or_else(|| NameError::Form(name.to_owned()))?;
     let text = text(device).ok_or_else(|| NameError::Device(device.to_owned()))?;
-    let machine = json::read(device, text).expect("a test reads every shipped file");
+    let machine = setting::read(device, text, &settings);
+    let machine = machine.map_err(|error| NameError::Setting(error.to_string()))?;
     machine.with_devices(devices).map_err(|error| NameError::Size(name.to_owned(), error))
 }
 
@@ -99,6 +99,7 @@ impl fmt::Display for NameError {
                  `shardloom calibrate` writes a file for another",
                 device_names().join(", ")
             ),
+            Self::Setting(error) => write!(f, "{error}"),
             Self::Size(name, error) => write!(f, "machine `{name}`: {error}"),
         }
     }

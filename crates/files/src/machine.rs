@@ -3,7 +3,7 @@
 use std::path::Path;
 
 use cost_models::cluster::{Cluster, json};
-use cost_models::machine::{self, Machine, shipped};
+use cost_models::machine::{self, Machine, setting, shipped};
 use plan::MachineName;
 use serde_json::Value;
 use sha2::{Digest, Sha256};
@@ -11,8 +11,9 @@ use sha2::{Digest, Sha256};
 use crate::failure::Failure;
 use crate::readable;
 
-/// Whether a machine is given as a file: that is what has a separator or ends in `.json`.
+/// Whether a machine is given as a file: that is what has a separator or ends in `.json`, whatever is set beside it.
 pub fn is_file(name: &str) -> bool {
+    let (name, _) = setting::parts(name);
     Path::new(name).extension().is_some_and(|it| it == "json") || name.contains(std::path::MAIN_SEPARATOR)
 }
 
@@ -49,6 +50,15 @@ fn without_sources(said: Value) -> Value {
 /// Whether a machine has the prices that a plan was made by; nothing if the plan does not say which.
 pub fn has_prices_of(cluster: &Cluster, planned: &MachineName) -> Option<bool> {
     planned.sha256.as_ref().map(|hash| *hash == sha256(cluster.kinds()))
+}
+
+/// The machine that is given for a plan, if one is, with numbers that are set besides: of the plan's own machine
+/// if none is given.
+pub fn given(planned: &MachineName, machine: Option<&str>, settings: &[String]) -> Option<String> {
+    if machine.is_none() && settings.is_empty() {
+        return None;
+    }
+    Some(setting::named(machine.unwrap_or(&planned.name), settings))
 }
 
 /// The machine that a plan was made for, or the one that is given: as many devices as the plan, for a
@@ -121,15 +131,19 @@ pub fn one(name: &str, cluster: &Cluster) -> Result<Machine, Failure> {
 }
 
 /// The machine of that name, or of that file, or several whose names are joined by `+` or that are in one
-/// file.
+/// file; with what the name says to be set beside the file.
 pub fn cluster(name: &str, devices: Option<u64>) -> Result<Cluster, Failure> {
     if is_file(name) {
-        let path = Path::new(name);
+        let (file, settings) = setting::parts(name);
+        let path = Path::new(file);
         let text = readable::text(path)?;
         return match (json::is_cluster(&text), devices) {
-            (true, None) => json::read(name, &text).map_err(|error| Failure::file(path, error)),
-            (true, Some(_)) => Err(counted(name)),
-            (false, _) => of_file(name, &text, devices).map(Cluster::of),
+            (true, _) if !settings.is_empty() => Err(Failure::Usage(format!(
+                "`--set` is of a machine of one kind, and `{file}` has several: change its file"
+            ))),
+            (true, None) => json::read(file, &text).map_err(|error| Failure::file(path, error)),
+            (true, Some(_)) => Err(counted(file)),
+            (false, _) => of_file((file, &settings), &text, devices).map(Cluster::of),
         };
     }
     let parts: Vec<&str> = name.split('+').collect();
@@ -154,7 +168,8 @@ pub fn cluster(name: &str, devices: Option<u64>) -> Result<Cluster, Failure> {
 
 /// The machine of that name, or of that file, with so many devices if the file does not say how many.
 pub(crate) fn of_devices(name: &str, devices: u64) -> Result<Cluster, Failure> {
-    let several = || readable::text(Path::new(name)).is_ok_and(|text| json::is_cluster(&text));
+    let several =
+        || readable::text(Path::new(setting::parts(name).0)).is_ok_and(|text| json::is_cluster(&text));
     cluster(name, (is_file(name) && !several()).then_some(devices))
 }
 
@@ -165,9 +180,9 @@ fn counted(name: &str) -> Failure {
     ))
 }
 
-/// The machine of a file's text.
-fn of_file(name: &str, text: &str, devices: Option<u64>) -> Result<Machine, Failure> {
-    let machine = machine::json::read(name, text).map_err(|error| Failure::Input(error.to_string()))?;
+/// The machine of a file's text, with what is set beside it.
+fn of_file((name, settings): (&str, &[&str]), text: &str, devices: Option<u64>) -> Result<Machine, Failure> {
+    let machine = setting::read(name, text, settings).map_err(|error| Failure::Input(error.to_string()))?;
     match devices {
         Some(devices) => sized(machine, devices),
         None if machine.network.is_none() => Err(Failure::Usage(format!(

@@ -13,6 +13,8 @@ from . import _shardloom
 
 PathLike = Union[str, "os.PathLike[str]"]
 Progress = Union[bool, Callable[[str], object]]
+# Numbers of a machine that are set beside its file.
+Settings = Union[str, Iterable[str], Mapping[str, Any], None]
 
 
 def said(command: str, arguments: Iterable[str], progress: Progress = False) -> tuple[str, Any]:
@@ -57,6 +59,12 @@ def repeated(name: str, values: Any) -> list[str]:
     if isinstance(values, Mapping):
         values = [f"{key}={written(value)}" for key, value in values.items()]
     return [argument for value in values for argument in option(name, value)]
+
+
+def machine_with(name: str, settings: Settings) -> str:
+    """A machine, and what is set beside its file, as one name."""
+    said_so = [it.removeprefix("--set=") for it in repeated("set", settings)]
+    return f"{name} with {', '.join(said_so)}" if said_so else name
 
 
 def written(value: Any) -> str:

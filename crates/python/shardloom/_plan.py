@@ -13,7 +13,9 @@ from pathlib import Path
 from typing import Any, Optional, Union
 
 from . import _shardloom
-from ._command import PathLike, Progress, mesh as _mesh, option, repeated, said, stages as _stages
+from ._command import (
+    PathLike, Progress, Settings, machine_with, mesh as _mesh, option, repeated, said, stages as _stages,
+)  # fmt: skip
 from ._model import source
 from ._report import Report
 
@@ -143,27 +145,29 @@ class Plan:
 
     def explain(
         self, *, alternatives: bool = False, diagram: Optional[str] = None, svg: Optional[PathLike] = None,
-        html: Optional[PathLike] = None, progress: Progress = False,
+        html: Optional[PathLike] = None, set: Settings = None, progress: Progress = False,
     ) -> Report:
         """What was decided, what it costs, and what it would cost otherwise; with `html` as a page for a browser
         too."""
         given = {"alternatives": alternatives, "diagram": diagram, "svg": svg, "html": html}
-        return self._said("explain", given, progress)
+        return self._said("explain", given, set, progress)
 
     def simulate(
         self, *, machine: Optional[PathLike] = None, one_by_one: bool = False, trace: Optional[PathLike] = None,
-        memory_trace: Optional[PathLike] = None, progress: Progress = False,
+        memory_trace: Optional[PathLike] = None, set: Settings = None, progress: Progress = False,
     ) -> Report:
-        """Runs the programs of all ranks by the clock of the plan's machine, or of another."""
+        """Runs the programs of all ranks by the clock of the plan's machine, or of another, or with some of its
+        numbers set: `set={"network.adapter_bandwidth": "25GB/s"}`."""
         given = {"machine": machine, "one_by_one": one_by_one, "trace": trace, "memory_trace": memory_trace}
-        return self._said("simulate", given, progress)
+        return self._said("simulate", given, set, progress)
 
     def check(
-        self, *, model: Optional[PathLike] = None, inputs: Optional[PathLike] = None, progress: Progress = False
+        self, *, model: Optional[PathLike] = None, inputs: Optional[PathLike] = None, set: Settings = None,
+        progress: Progress = False,
     ) -> Report:
         """Checks the plan, trusting nothing that made it; against its model, too, if that is given. A plan that is
         rejected is an `Error`."""
-        return self._said("check", {"model": model, "inputs": inputs}, progress)
+        return self._said("check", {"model": model, "inputs": inputs}, set, progress)
 
     def diff(self, other: Union[Plan, PathLike]) -> Report:
         """What differs from this plan to another, and what that buys."""
@@ -200,10 +204,10 @@ class Plan:
         """Partition specs of JAX."""
         return self.export("jax", output, force=force)
 
-    def _said(self, command: str, given: dict[str, Any], progress: Progress) -> Report:
+    def _said(self, command: str, given: dict[str, Any], settings: Settings, progress: Progress) -> Report:
         given = {"machine": self._machine, **{name: it for name, it in given.items() if it is not None}}
         arguments = [argument for name, value in given.items() for argument in option(name, value)]
-        return Report(*said(command, [str(self._path), *arguments], progress))
+        return Report(*said(command, [str(self._path), *arguments, *repeated("set", settings)], progress))
 
     def __str__(self) -> str:
         return self._text.rstrip("\n")
@@ -263,6 +267,7 @@ def plan(
     mesh: Optional[Mesh] = None,
     memory: Union[str, int, None] = None,
     reserve: Union[str, int, None] = None,
+    set: Settings = None,
     in_time: Optional[str] = None,
     for_: Optional[str] = None,
     mode: Optional[str] = None,
@@ -307,8 +312,9 @@ def plan(
     parameters may be on the device `meta`; their numbers are not looked at. Of a path, `inputs` is a file of arrays.
 
     `machine` is a name such as `h100-80g-8x` (see `machines`) or a machine file, `dims` says the sizes of dimensions
-    that have names. All else is what `shardloom plan --help` says of the option of the same name: `for_` of `--for`,
-    and lists for options that may be repeated. With `output` the plan is written there, with `html` a page about it.
+    that have names, `set` numbers of the machine: `{"network.adapter_bandwidth": "25GB/s"}`. All else is what
+    `shardloom plan --help` says of the option of the same name: `for_` of `--for`, and lists for options that may be
+    repeated. With `output` the plan is written there, with `html` a page about it.
 
     `progress` is called with what is being done; `True` prints it on the standard error. Ctrl-C ends the search.
     """
@@ -323,7 +329,7 @@ def plan(
     }  # fmt: skip
     several = {
         "dim": dims, "no_decay": no_decay, "freeze": freeze, "train": train, "untie": untie, "pin": pin,
-        "role": role, "kept": kept,
+        "role": role, "kept": kept, "set": set,
     }  # fmt: skip
     arguments = [argument for name, value in once.items() for argument in option(name, value)]
     arguments += [argument for name, values in several.items() for argument in repeated(name, values)]
@@ -338,7 +344,7 @@ def plan(
     except BaseException:
         shutil.rmtree(folder, ignore_errors=True)
         raise
-    result = Plan(made, named if _is_file(named) else None, folder)
+    result = Plan(made, machine_with(named, set) if _is_file(named) else None, folder)
     if output is not None and beside:
         result.save(output)
     if html is not None:
@@ -348,7 +354,8 @@ def plan(
 
 def _is_file(machine: str) -> bool:
     """Whether a machine is a file, and not one that is known by its name."""
-    return machine.endswith(".json") or os.sep in machine
+    name, *_ = machine.split(" with ")
+    return name.endswith(".json") or os.sep in name
 
 
 def _proven(gap: Optional[float]) -> str:

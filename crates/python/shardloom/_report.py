@@ -11,7 +11,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any, Optional, Union
 
-from ._command import PathLike, Progress, option, said
+from ._command import PathLike, Progress, Settings, option, repeated, said
 from ._model import config_file
 
 
@@ -62,7 +62,8 @@ def machine(name: PathLike) -> Report:
 
 
 def predict(
-    setup: Union[PathLike, Mapping[str, Any]], *, reserve: Optional[str] = None, progress: Progress = False
+    setup: Union[PathLike, Mapping[str, Any]], *, reserve: Optional[str] = None, set: Settings = None,
+    progress: Progress = False,
 ) -> Report:
     """What a stated setup takes, without a search: a TOML file in Megatron's words, or a dictionary of its keys."""
     with tempfile.TemporaryDirectory(prefix="shardloom-") as folder:
@@ -70,12 +71,14 @@ def predict(
             path = Path(folder, "setup.toml")
             path.write_text("".join(f"{key} = {_toml(value)}\n" for key, value in setup.items()), encoding="utf-8")
             setup = path
-        return Report(*said("predict", [*option("config", setup), *option("reserve", reserve)], progress))
+        arguments = [*option("config", setup), *option("reserve", reserve), *repeated("set", set)]
+        return Report(*said("predict", arguments, progress))
 
 
 def score(
     *,
     machine: PathLike,
+    set: Settings = None,
     megatron: Union[str, Sequence[str], None] = None,
     bridge: Optional[PathLike] = None,
     torchtitan: Optional[PathLike] = None,
@@ -111,7 +114,7 @@ def score(
             "output": output,
         }
         arguments = [argument for name, value in given.items() for argument in option(name, value)]
-        return Report(*said("score", arguments, progress))
+        return Report(*said("score", [*arguments, *repeated("set", set)], progress))
 
 
 def _toml(value: Any) -> str:

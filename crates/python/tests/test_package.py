@@ -212,6 +212,20 @@ class Commands(Case):
             options = {it.replace("-", "_") for it in _shardloom.options(name)}
             self.assertEqual(set(inspect.signature(call).parameters) - {"self", "progress"} - said, options - said)
 
+    def test_a_number_of_a_machine_is_set(self) -> None:
+        settings = {"network.adapter_bandwidth": "1GB/s"}
+        arguments = {"machine": "h100-80g-16x", "mesh": "2x8", "dims": {"batch": 16, "sequence": 64}}
+        made = shardloom.plan("tests/configs/gpt2.json", set=settings, **arguments)
+        self.assertEqual(made.machine, "h100-80g-16x with network.adapter_bandwidth=1GB/s")
+        self.assertEqual(made.json()["machine"]["name"], made.machine)
+        self.assertAlmostEqual(made.simulate().json()["estimated_seconds"] * 1e3, made.time_ms)
+        usual = shardloom.plan("tests/configs/gpt2.json", **arguments)
+        again = usual.simulate(set=settings)
+        self.assertIn("planned for h100-80g-16x", str(again))
+        with self.assertRaises(shardloom.Error) as raised:
+            usual.check(set=["network.adapter_bandwith=1GB/s"])
+        self.assertIn("did you mean `network.adapter_bandwidth`?", str(raised.exception))
+
     def test_machines_are_listed_and_shown(self) -> None:
         self.assertIn("h100-80g", shardloom.machines())
         self.assertEqual(

@@ -41,7 +41,7 @@ pub use score::{ScoreArguments, Where};
 pub use simulate::SimulateArguments;
 pub use sweep::SweepArguments;
 use target::mesh;
-pub use target::{InTime, TargetArguments};
+pub use target::{InTime, SettingArguments, TargetArguments};
 pub use train::{ShapeName, TrainArguments};
 
 /// A compiler for parallelism: an ONNX transformer and a cluster to an execution plan, and the
@@ -334,6 +334,9 @@ pub struct ExplainArguments {
     /// The machine file of a plan that was not made for a shipped machine
     #[arg(long, value_name = "MACHINE")]
     pub machine: Option<String>,
+    /// What is set beside the machine file.
+    #[command(flatten)]
+    pub set: SettingArguments,
     /// For each operation, search again without what was chosen for it
     #[arg(long)]
     pub alternatives: bool,
@@ -377,6 +380,9 @@ pub struct CheckArguments {
     /// The machine file of a plan that was not made for a shipped machine: its times are checked
     #[arg(long, value_name = "MACHINE")]
     pub machine: Option<String>,
+    /// What is set beside the machine file.
+    #[command(flatten)]
+    pub set: SettingArguments,
 }
 
 /// `diff`.

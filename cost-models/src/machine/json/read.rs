@@ -28,7 +28,16 @@ pub(super) fn machine(file: MachineFile) -> Result<Machine, Fault> {
     let network = file.network.as_ref().map(network).transpose()?;
     let transport = transport(&file.transport)?;
     let devices = node.devices.value.0;
-    let machine = Machine { name: file.name, devices, margin: Bytes::ZERO, device, node, transport, network };
+    let machine = Machine {
+        name: file.name,
+        devices,
+        margin: Bytes::ZERO,
+        settings: Vec::new(),
+        device,
+        node,
+        transport,
+        network,
+    };
     together(&machine)?;
     Ok(machine)
 }

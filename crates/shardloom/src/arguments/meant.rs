@@ -125,7 +125,7 @@ const ROWS: &[Row] = &[
         options: &["memory"],
         meant: Where(|it| is_not_over(it, "memory"), "a sweep over something else than memory"),
     },
-    Row { commands: PLAN, options: &["reserve"], meant: Always },
+    Row { commands: PLAN, options: &["reserve", "settings"], meant: Always },
     Row {
         commands: PLAN,
         options: &["inputs"],
@@ -250,7 +250,7 @@ const ROWS: &[Row] = &[
     Row { commands: RUN, options: &["file", "ranks", "inputs", "steps", "output"], meant: Always },
     Row {
         commands: RUN,
-        options: &["dims", "mesh", "memory", "reserve", "machine", "in_time"],
+        options: &["dims", "mesh", "memory", "reserve", "machine", "settings", "in_time"],
         meant: Where(|it| !runs_plan(it), "a model; a plan has decided that already"),
     },
     Row {
@@ -323,7 +323,7 @@ const ROWS: &[Row] = &[
     Row { commands: &["explain"], options: &["plan", "diagram", "svg"], meant: Always },
     Row {
         commands: &["explain"],
-        options: &["machine", "alternatives", "html"],
+        options: &["machine", "settings", "alternatives", "html"],
         meant: Where(
             |it| matches!(it, Command::Explain(it) if it.diagram.is_none()),
             "what is priced, not with `--diagram`",
@@ -332,7 +332,7 @@ const ROWS: &[Row] = &[
     Row { commands: &["export"], options: &["plan", "target", "output", "machine", "force"], meant: Always },
     Row {
         commands: &["simulate"],
-        options: &["plan", "machine", "one_by_one", "trace", "memory_trace"],
+        options: &["plan", "machine", "settings", "one_by_one", "trace", "memory_trace"],
         meant: Always,
     },
     Row { commands: &["partition"], options: &["partition", "mesh", "svg"], meant: Always },
@@ -350,7 +350,7 @@ const ROWS: &[Row] = &[
             "the name of a schedule; a file says it",
         ),
     },
-    Row { commands: &["check"], options: &["plan", "model", "inputs", "machine"], meant: Always },
+    Row { commands: &["check"], options: &["plan", "model", "inputs", "machine", "settings"], meant: Always },
     Row { commands: &["diff"], options: &["before", "after"], meant: Always },
     Row { commands: &["import"], options: &["model", "dims", "inputs"], meant: Always },
     Row {
@@ -359,7 +359,7 @@ const ROWS: &[Row] = &[
         meant: Always,
     },
     Row { commands: &["machines show"], options: &["name"], meant: Always },
-    Row { commands: &["predict"], options: &["config", "reserve"], meant: Always },
+    Row { commands: &["predict"], options: &["config", "reserve", "settings"], meant: Always },
     Row {
         commands: &["score"],
         options: &[
@@ -368,6 +368,7 @@ const ROWS: &[Row] = &[
             "torchtitan",
             "deepspeed",
             "machine",
+            "settings",
             "config",
             "sequence",
             "output",

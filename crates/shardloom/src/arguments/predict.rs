@@ -5,6 +5,8 @@ use std::path::PathBuf;
 use clap::Args;
 use cost_models::machine::Margin;
 
+use super::SettingArguments;
+
 /// `predict`.
 #[derive(Args, Clone, Debug)]
 pub struct PredictArguments {
@@ -14,6 +16,9 @@ pub struct PredictArguments {
     /// How much of a device's memory is left free, such as 2GB or 3%; without it 2% of a GPU's, as plans leave
     #[arg(long, value_name = "SIZE")]
     pub reserve: Option<Margin>,
+    /// What is set beside the machine file.
+    #[command(flatten)]
+    pub set: SettingArguments,
 }
 
 /// `validate`.

@@ -5,6 +5,8 @@ use std::path::PathBuf;
 use clap::Args;
 use score::space::Runner;
 
+use super::SettingArguments;
+
 /// `score`.
 #[derive(Args, Clone, Debug)]
 pub struct ScoreArguments {
@@ -14,6 +16,9 @@ pub struct ScoreArguments {
     /// On what it runs: a device and how many (`h100-80g-64x`), or a machine file
     #[arg(long, value_name = "MACHINE")]
     pub machine: String,
+    /// What is set beside the machine file.
+    #[command(flatten)]
+    pub set: SettingArguments,
     /// The model's `config.json`, where the configuration does not state the model
     #[arg(long, value_name = "FILE")]
     pub config: Option<PathBuf>,

@@ -4,6 +4,8 @@ use std::path::PathBuf;
 
 use clap::Args;
 
+use super::SettingArguments;
+
 /// `simulate`.
 #[derive(Args, Clone, Debug)]
 pub struct SimulateArguments {
@@ -13,6 +15,9 @@ pub struct SimulateArguments {
     /// the program; it has as many devices as the plan
     #[arg(long, value_name = "MACHINE")]
     pub machine: Option<String>,
+    /// What is set beside the machine file.
+    #[command(flatten)]
+    pub set: SettingArguments,
     /// Run the instructions of a rank one after another, as `run` does, and not on streams
     #[arg(long)]
     pub one_by_one: bool,

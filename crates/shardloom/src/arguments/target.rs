@@ -2,7 +2,7 @@
 
 use clap::{Args, ValueEnum};
 use cost_models::cluster::Cluster;
-use cost_models::machine::Margin;
+use cost_models::machine::{Margin, setting};
 use cost_models::quantity;
 use cost_models::units::Bytes;
 use driver::compile::Wanted;
@@ -21,9 +21,27 @@ pub struct TargetArguments {
     /// 2% of a GPU's, for what communicators and libraries take, and nothing of threads or of `--memory`
     #[arg(long, value_name = "SIZE")]
     pub reserve: Option<Margin>,
+    /// What is set beside the machine file.
+    #[command(flatten)]
+    pub set: SettingArguments,
     /// Whether products may be done in time steps: rotated, as rings and squares
     #[arg(long, value_enum, default_value = "auto")]
     pub in_time: InTime,
+}
+
+/// Numbers of a machine that are said beside its file.
+#[derive(Args, Clone, Debug, Default)]
+pub struct SettingArguments {
+    /// One number of the machine, such as `network.adapter_bandwidth=25GB/s`, instead of its file's; may be repeated
+    #[arg(long = "set", value_name = "KEY=VALUE")]
+    pub settings: Vec<String>,
+}
+
+impl SettingArguments {
+    /// The name of a machine with these numbers.
+    pub fn of(&self, name: &str) -> String {
+        setting::named(name, &self.settings)
+    }
 }
 
 /// Whether products may be done in time steps.

@@ -52,7 +52,8 @@ impl Checked {
         arguments: &CheckArguments,
         mispriced: Mispriced<'_>,
     ) -> Result<(), Failure> {
-        let given = arguments.machine.as_deref();
+        let given = machine::given(planned, arguments.machine.as_deref(), &arguments.set.settings);
+        let given = given.as_deref();
         let unknown =
             |why: String| format!("not known: whether these are the times of its machine, for {why}");
         let cluster = match machine::priced_as(planned, given) {

@@ -27,7 +27,7 @@ use report::weight_roles::Weights;
 use serde_json::{Value, json};
 
 use super::{Context, Said};
-use crate::arguments::{ExplainArguments, PlanArguments};
+use crate::arguments::{ExplainArguments, PlanArguments, SettingArguments};
 
 use super::import::kept_whole;
 
@@ -56,11 +56,12 @@ pub(super) fn page_of_made(
     context: &mut Context<'_, '_>,
 ) -> Result<Option<String>, Failure> {
     let Some(path) = &arguments.html else { return Ok(None) };
-    // Shipped machines are known by the plan's name for them.
-    let machine = Some(arguments.machine.clone()).filter(|it| Path::new(it).exists());
-    let plan = arguments.output.clone();
-    let html = Some(path.clone());
-    explain(&ExplainArguments { plan, machine, html, ..ExplainArguments::default() }, context)?;
+    // Shipped machines are known by the plan's name for them, and what is set of them too.
+    let given = machine::is_file(&arguments.machine);
+    let machine = given.then(|| arguments.machine.clone());
+    let set = if given { arguments.target.set.clone() } else { SettingArguments::default() };
+    let (plan, html) = (arguments.output.clone(), Some(path.clone()));
+    explain(&ExplainArguments { plan, machine, set, html, ..ExplainArguments::default() }, context)?;
     Ok(Some(page_line(path)))
 }
 
@@ -109,9 +110,10 @@ fn explain_plan(
     let prepared = derived::prepared(&arguments.plan, plan)?.map(|it| Prepared { fixed, ..it });
     let ordered = prepared.as_ref().filter(|prepared| prepared.graph == plan.graph);
     let stories = explained::blocks(plan, ordered.map_or(&whole, |prepared| &prepared.sections));
-    let priced = machine::priced_as(&plan.machine, arguments.machine.as_deref());
+    let given = machine::given(&plan.machine, arguments.machine.as_deref(), &arguments.set.settings);
+    let priced = machine::priced_as(&plan.machine, given.as_deref());
     let throughput = throughput::of_plan(plan, plan.seconds(), priced.as_ref().ok());
-    let machine = match (priced.and_then(|it| machine::single(&it)), &arguments.machine) {
+    let machine = match (priced.and_then(|it| machine::single(&it)), &given) {
         (Err(failure), Some(_)) => return Err(failure),
         (machine, _) => machine,
     };

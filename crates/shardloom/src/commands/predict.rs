@@ -4,7 +4,8 @@ use std::fmt::Write as _;
 use std::path::Path;
 
 use cost_models::cluster::json as cluster_file;
-use cost_models::machine::{Machine, Margin, json as machine_file, shipped};
+use cost_models::machine::shipped::{self, NameError};
+use cost_models::machine::{Machine, Margin, setting};
 use cost_models::quantity::whole_bytes;
 use cost_models::throughput::Throughput;
 use files::Failure;
@@ -29,7 +30,8 @@ pub(crate) fn predict(arguments: &PredictArguments) -> Result<Said, Failure> {
                        is trained; `shardloom plan` takes a configuration";
         return Err(Failure::file(path, message));
     }
-    let config = config::read(&text).map_err(|error| Failure::file(path, error))?;
+    let mut config = config::read(&text).map_err(|error| Failure::file(path, error))?;
+    config.machine = arguments.set.of(&config.machine);
     let kinds = kinds_of(&config, arguments.reserve).map_err(|message| Failure::file(path, message))?;
     let Config { setup, assumed, .. } = config;
     let answer = answer(&setup, &kinds).map_err(|error| Failure::file(path, error))?;
@@ -61,14 +63,21 @@ pub(super) fn kinds_of(config: &Config, reserve: Option<Margin>) -> Result<Vec<K
 /// The kinds of nodes that a name says, each with its number of devices: a device type, a machine file or a
 /// file of several kinds, which has its numbers of devices itself.
 fn machines(name: &str, devices: u64) -> Result<Vec<(Machine, u64)>, String> {
+    let (name, settings) = setting::parts(name);
     if !name.ends_with(".json") {
-        let machine = shipped::named(&format!("{name}-1x")).map_err(|error| error.to_string())?;
+        let text = shipped::text(name).ok_or_else(|| NameError::Device(name.to_owned()).to_string())?;
+        let machine = setting::read(name, text, &settings).map_err(|error| error.to_string())?;
         return Ok(vec![(machine, devices)]);
     }
     let text = readable::text(Path::new(name)).map_err(|failure| failure.to_string())?;
     if !cluster_file::is_cluster(&text) {
-        let machine = machine_file::read(name, &text).map_err(|error| error.to_string())?;
+        let machine = setting::read(name, &text, &settings).map_err(|error| error.to_string())?;
         return Ok(vec![(machine, devices)]);
+    }
+    if !settings.is_empty() {
+        return Err(format!(
+            "`--set` is of a machine of one kind, and `{name}` has several: change its file"
+        ));
     }
     let cluster = cluster_file::read(name, &text).map_err(|error| error.to_string())?;
     if cluster.devices() != devices {

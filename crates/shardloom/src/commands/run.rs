@@ -149,7 +149,7 @@ fn of_model(arguments: &RunArguments, context: &mut Context<'_, '_>) -> Result<N
         (None, Some(mesh)) => mesh.devices(),
         _ => return Err(Failure::Usage("running a model takes a number of ranks: `--ranks 4`".to_owned())),
     };
-    let name = arguments.machine.as_deref().unwrap_or("cpu-1x");
+    let name = &arguments.target.set.of(arguments.machine.as_deref().unwrap_or("cpu-1x"));
     let machine = machine::one(name, &arguments.target.on(machine::cluster(name, Some(devices))?))?;
     let progress = context.progress;
     let stages = &mut *context.stages;

@@ -5,7 +5,7 @@ use std::fmt::Write as _;
 use ::score::errors::{self, Source};
 use ::score::read::{self, Beside, Read};
 use ::score::space::{Best, Change, Choice, Priced, Runner, Search, Space};
-use cost_models::machine::shipped;
+use cost_models::machine::{setting, shipped};
 use cost_models::quantity;
 use cost_models::throughput::Throughput;
 use files::{Failure, readable, written};
@@ -47,7 +47,7 @@ pub(crate) fn score(arguments: &ScoreArguments, context: &Context<'_, '_>) -> Re
     };
     let failed = |error: &dyn std::fmt::Display| Failure::Input(format!("{name}: {error}"));
     let model = arguments.config.as_deref().map(readable::text).transpose()?;
-    let (machine, devices) = machine(&arguments.machine)?;
+    let (machine, devices) = machine(&arguments.set.of(&arguments.machine))?;
     let beside = Beside { model, sequence: arguments.sequence, devices };
     let mut read = read::read(runner, &text, &beside).map_err(|error| failed(&error))?;
     read.keys.insert("machine".to_owned(), machine.into());
@@ -76,16 +76,18 @@ pub(crate) fn score(arguments: &ScoreArguments, context: &Context<'_, '_>) -> Re
 
 /// The machine as stated setups name it, and how many devices that says.
 fn machine(name: &str) -> Result<(String, Option<u64>), Failure> {
-    if name.ends_with(".json") {
+    let (file, settings) = setting::parts(name);
+    if file.ends_with(".json") {
         let cluster = files::machine::cluster(name, None)?;
         return Ok((name.to_owned(), Some(cluster.devices())));
     }
-    if shipped::text(name).is_some() {
+    if shipped::text(file).is_some() {
         return Ok((name.to_owned(), None));
     }
     let machine = shipped::named(name).map_err(|error| Failure::Input(error.to_string()))?;
-    let device = name.rsplit_once('-').map_or(name, |it| it.0);
-    Ok((device.to_owned(), Some(machine.devices())))
+    let device = file.rsplit_once('-').map_or(file, |it| it.0);
+    let settings: Vec<String> = settings.into_iter().map(str::to_owned).collect();
+    Ok((setting::named(device, &settings), Some(machine.devices())))
 }
 
 /// What a rank of each stage holds, of the kind of node that it fills most, and the room there.

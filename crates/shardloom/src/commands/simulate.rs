@@ -158,7 +158,8 @@ impl<'a> Planned<'a> {
 fn machine_of(planned: &Planned<'_>, arguments: &SimulateArguments) -> Result<Cluster, Failure> {
     let devices = planned.machine.devices;
     let refused = |why: String| Failure::file(&arguments.plan, why);
-    let named = machine::of_plan(planned.machine, arguments.machine.as_deref());
+    let given = machine::given(planned.machine, arguments.machine.as_deref(), &arguments.set.settings);
+    let named = machine::of_plan(planned.machine, given.as_deref());
     let machine = named.map_err(|failure| match failure {
         Failure::Usage(why) => refused(why),
         other => other,

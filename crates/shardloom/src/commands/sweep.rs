@@ -51,7 +51,7 @@ pub(super) fn sweep(arguments: &SweepArguments, context: &mut Context<'_, '_>) -
     for at in values {
         context.progress.say(format!("{over}: {}", shown(what, at)));
         let devices = if what == What::Devices { Some(at) } else { plan.devices };
-        let machine = plan.target.on(machine::cluster(&plan.machine, devices)?);
+        let machine = plan.target.on(machine::cluster(&plan.target.set.of(&plan.machine), devices)?);
         let memory = match what {
             What::Memory => Some(plan.target.left_of(at)),
             _ => plan.target.memory(),

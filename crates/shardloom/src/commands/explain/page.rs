@@ -42,7 +42,8 @@ pub(super) fn write(
     context: &Context<'_, '_>,
 ) -> Result<(), Failure> {
     let about = About::of(content, &arguments.plan);
-    let cluster = files::machine::priced_as(about.machine, arguments.machine.as_deref());
+    let given = files::machine::given(about.machine, arguments.machine.as_deref(), &arguments.set.settings);
+    let cluster = files::machine::priced_as(about.machine, given.as_deref());
     let cluster = cluster.map_err(|failure| failure.to_string());
     let explained = Explained { content, cluster };
     let on = explained.cluster.as_ref().ok();

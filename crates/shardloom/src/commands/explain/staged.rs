@@ -35,7 +35,8 @@ pub(super) fn explain(arguments: &ExplainArguments, pipeline: &Pipeline) -> Resu
     let mut told = Told { pipeline, text: String::new() };
     told.header();
     told.time(&timeline);
-    let on = match (machine::priced_as(&pipeline.machine, arguments.machine.as_deref()), &arguments.machine) {
+    let given = machine::given(&pipeline.machine, arguments.machine.as_deref(), &arguments.set.settings);
+    let on = match (machine::priced_as(&pipeline.machine, given.as_deref()), &given) {
         (Err(failure), Some(_)) => return Err(failure),
         (on, _) => on.ok(),
     };
