@@ -39,6 +39,8 @@ mod small_world; // the verifier of layouts against arithmetic
 #[cfg(test)]
 mod simulated; // what plans take by the clock
 #[cfg(test)]
+mod one_number; // what plan, explain and simulate say of a step
+#[cfg(test)]
 mod simgrid; // programs in another simulator
 #[cfg(test)]
 mod training; // training steps of real models

@@ -1,0 +1,127 @@
+//! One number everywhere: what a plan says that a step takes, what `explain` says and what `simulate` finds.
+
+use std::path::Path;
+
+use cost_models::quantity;
+
+/// How far what is simulated may be from the plan, as a part of it.
+const NEAR: f64 = 0.02;
+
+/// See [the simulator](../../docs/simulator.md).
+const LINKS: &str =
+    "weights are fetched while computing waits for exchanges over the same links: 9 to 11 % more";
+const SMALL: &str = "small exchanges are one, and a plan prices each: 2 to 3 % less";
+
+/// A model of `tests/configs`, how it is planned, and why what is simulated is further away, if it is.
+type Setup = (&'static str, &'static str, Option<&'static str>);
+
+const TRAIN: &str = "--mode train --loss loss --precision bf16";
+
+const SETUPS: [Setup; 20] = [
+    ("llama3_8b", "--machine h100-80g-8x --mesh 8 --dim batch=8 --dim sequence=2048", None),
+    ("qwen2_7b", "--machine a100-80g-8x --mesh 2x4 --dim batch=8 --dim sequence=1024", None),
+    ("mixtral_8x7b", "--machine h200-141g-8x --mesh 8 --dim batch=8 --dim sequence=1024", None),
+    ("gpt2", "--machine cpu-4x --mesh 4 --dim batch=4 --dim sequence=128", None),
+    ("mistral_7b", "--machine h100-80g-16x --mesh 2x8 --dim batch=16 --dim sequence=1024", None),
+    ("phi3_mini", "--machine l40s-48g-4x --mesh 4 --dim batch=4 --dim sequence=1024", None),
+    ("gpt2", "--machine h100-80g-8x --mesh 8 --dim batch=64 --dim sequence=1024 TRAIN --clip 1", None),
+    (
+        "gpt2",
+        "--machine h100-80g-8x --mesh 8 --dim batch=64 --dim sequence=1024 \
+         TRAIN --clip 1 --microbatches 4",
+        Some(SMALL),
+    ),
+    (
+        "gpt2",
+        "--machine cpu-4x --mesh 4 --dim batch=4 --dim sequence=128 --mode \
+         train --loss loss",
+        Some(SMALL),
+    ),
+    ("llama3_8b", "--machine h100-80g-8x --mesh 8 --dim batch=8 --dim sequence=2048 TRAIN --clip 1", None),
+    (
+        "llama3_8b",
+        "--machine h100-80g-8x --mesh 8 --dim batch=16 --dim sequence=4096 \
+         TRAIN --clip 1 --recompute full",
+        None,
+    ),
+    (
+        "llama3_8b",
+        "--machine h100-80g-8x --mesh 2x4 --dim batch=8 --dim sequence=2048 \
+         TRAIN --microbatches 4",
+        None,
+    ),
+    (
+        "llama3_8b",
+        "--machine h100-80g-16x --mesh 2x8 --dim batch=16 --dim sequence=2048 \
+         TRAIN --clip 1",
+        Some(LINKS),
+    ),
+    ("qwen3_8b", "--machine a100-80g-16x --mesh 16 --dim batch=16 --dim sequence=2048 TRAIN", None),
+    (
+        "mistral_7b",
+        "--machine h200-141g-8x --mesh 8 --dim batch=16 --dim sequence=4096 \
+         TRAIN --clip 1",
+        Some(LINKS),
+    ),
+    ("phi3_mini", "--machine l40s-48g-8x --mesh 8 --dim batch=8 --dim sequence=1024 TRAIN", Some(LINKS)),
+    ("gemma2_9b", "--machine h100-80g-8x --mesh 8 --dim batch=8 --dim sequence=2048 TRAIN --clip 1", None),
+    (
+        "llama3_8b",
+        "--machine h100-80g-16x --mesh 8 --stages 2 --microbatches 8 \
+         --schedule 1f1b --dim batch=8 --dim sequence=2048 TRAIN --clip 1",
+        None,
+    ),
+    (
+        "llama3_8b",
+        "--machine h100-80g-16x --mesh 4 --stages 4 --microbatches 8 \
+         --schedule zb-h1 --dim batch=4 --dim sequence=2048 TRAIN",
+        None,
+    ),
+    (
+        "gpt2",
+        "--machine h100-80g-8x --mesh 2 --stages 4 --microbatches 8 --schedule \
+         1f1b --dim batch=8 --dim sequence=1024 TRAIN --clip 1",
+        Some(SMALL),
+    ),
+];
+
+/// What a command says.
+fn said(arguments: &[&str]) -> String {
+    let (mut text, mut error) = (Vec::new(), Vec::new());
+    let line = ["shardloom", "-q"].iter().chain(arguments);
+    let code = shardloom::main_with(line.copied(), &mut text, &mut error);
+    assert_eq!(code, 0, "{arguments:?}: {}", String::from_utf8_lossy(&error));
+    String::from_utf8(text).unwrap()
+}
+
+fn wrong(number: usize, (model, how, further): Setup, folder: &Path) -> Vec<String> {
+    let config = Path::new(env!("CARGO_MANIFEST_DIR")).join("configs").join(format!("{model}.json"));
+    let path = folder.join(format!("{number}.json")).display().to_string();
+    let (config, how) = (config.display().to_string(), how.replace("TRAIN", TRAIN));
+    let mut arguments = vec!["plan", &config, "-o", &path];
+    arguments.extend(how.split_whitespace());
+    said(&arguments);
+    let simulated: serde_json::Value = serde_json::from_str(&said(&["simulate", &path, "--json"])).unwrap();
+    let [found, planned] = ["seconds", "estimated_seconds"].map(|it| simulated[it].as_f64().unwrap());
+    let mut wrong = Vec::new();
+    if !said(&["explain", &path]).contains(&quantity::seconds(planned)) {
+        wrong.push(format!("`explain` does not say {}", quantity::seconds(planned)));
+    }
+    let apart = found / planned - 1.0;
+    match further {
+        None if apart.abs() > NEAR => wrong.push(format!("{:.2} % more is simulated", 100.0 * apart)),
+        Some(why) if apart.abs() <= NEAR => wrong.push(format!("{:.2} % more, though {why}", 100.0 * apart)),
+        _ => {}
+    }
+    wrong.into_iter().map(|it| format!("{model} {how}: {it}")).collect()
+}
+
+#[test]
+fn plan_explain_and_simulate_say_one_number() {
+    let folder = std::env::temp_dir().join(format!("shardloom-one-number-{}", std::process::id()));
+    std::fs::create_dir_all(&folder).unwrap();
+    let all = SETUPS.into_iter().enumerate();
+    let wrong: Vec<String> = all.flat_map(|(number, setup)| wrong(number, setup, &folder)).collect();
+    std::fs::remove_dir_all(&folder).unwrap();
+    assert!(wrong.is_empty(), "\n{}", wrong.join("\n"));
+}
