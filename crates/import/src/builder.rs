@@ -10,6 +10,7 @@ use planner_ir::{DType, Op, Real, Type, ValueId};
 
 use crate::constant;
 use crate::error::{ImportError, Place};
+use crate::node::OnnxNode;
 use crate::outline::{self, Outline};
 use crate::packed::Packed;
 use crate::partial::{self, Partial};
@@ -25,6 +26,8 @@ pub(crate) struct Builder {
     pub(crate) steps: Vec<Step>,
     /// The node of the model file that is being translated.
     place: Place,
+    /// What its operations are called.
+    path: String,
 }
 
 /// A value and what is known of it.
@@ -65,8 +68,9 @@ pub(crate) struct Step {
 
 impl Builder {
     /// Says which node of the model file is translated from now on.
-    pub(crate) fn set_place(&mut self, place: Place) {
-        self.place = place;
+    pub(crate) fn set_place(&mut self, node: &OnnxNode) {
+        self.place = node.place();
+        node.path.clone_into(&mut self.path);
     }
 
     /// The type of a value; extents that depend on data are 0 in it.
@@ -338,7 +342,7 @@ impl Builder {
 
     fn step(&mut self, op: Op, operands: &[ValueId], entries: Vec<Entry>) -> Vec<ValueId> {
         let results: Vec<ValueId> = entries.into_iter().map(|entry| self.push(entry)).collect();
-        let origin = self.place.node.clone();
+        let origin = self.path.clone();
         self.steps.push(Step { op, operands: operands.to_vec(), results: results.clone(), origin });
         results
     }

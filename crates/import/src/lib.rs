@@ -17,6 +17,7 @@ mod translate; // from nodes to operations
 mod single; // single numbers that are parameters
 mod order; // which nodes, in which order
 mod positions; // positions that follow from the past's length, as an input
+mod path; // what operations are called
 mod node; // a node as its translation sees it
 mod builder; // the graph as it grows
 mod constant; // known values as operations

@@ -10,6 +10,8 @@ use crate::tensor;
 /// A node whose inputs are values already.
 pub(crate) struct OnnxNode<'a> {
     pub(crate) name: &'a str,
+    /// What its operations are called.
+    pub(crate) path: &'a str,
     pub(crate) op_type: &'a str,
     /// Empty for the standard operators.
     pub(crate) domain: &'a str,

@@ -80,6 +80,8 @@ pub(crate) struct NodeProto {
     pub(crate) domain: String,
     #[prost(string, tag = "8")]
     pub(crate) overload: String,
+    #[prost(message, repeated, tag = "9")]
+    pub(crate) metadata_props: Vec<StringStringEntryProto>,
 }
 
 #[derive(Clone, PartialEq, Message)]

@@ -18,6 +18,7 @@ use crate::model::{self, Model, malformed};
 use crate::node::OnnxNode;
 use crate::order;
 use crate::packed::Packed;
+use crate::path::Paths;
 use crate::positions::Seen;
 use crate::proto::{AttributeProto, GraphProto, NodeProto, TensorProto};
 use crate::sequence;
@@ -68,6 +69,7 @@ pub(crate) fn graph(
         translated: 0,
         depth: 0,
         weights: BTreeMap::new(),
+        paths: Paths::default(),
     };
     let mut scope = Scope::new("", &model.opsets);
     for (input, type_) in model.inputs().iter().zip(types) {
@@ -157,6 +159,7 @@ pub(crate) struct Importer<'m> {
     depth: usize,
     /// The values of weights that have been met.
     weights: BTreeMap<String, ValueId>,
+    paths: Paths,
 }
 
 impl Importer<'_> {
@@ -298,8 +301,12 @@ impl Importer<'_> {
             Bound::Value(value) => Some(*value),
             _ => None,
         });
+        let weights = &self.weights;
+        let is_weight = |name: &str| weights.contains_key(&format!("{}{name}", scope.path));
+        let path = self.paths.of(proto, name, &is_weight);
         let mut node = OnnxNode {
             name,
+            path: &path,
             op_type: &proto.op_type,
             domain,
             opset,
@@ -307,7 +314,7 @@ impl Importer<'_> {
             inputs: values.collect(),
             outputs: proto.output.iter().map(|name| !name.is_empty()).collect(),
         };
-        self.builder.set_place(node.place());
+        self.builder.set_place(&node);
         self.positions.meet(&mut self.builder, &mut node)?;
         if domain.is_empty() {
             match node.op_type {

@@ -14,5 +14,13 @@ pub fn matches(pattern: &str, name: &str) -> bool {
     rest.ends_with(last)
 }
 
+/// Whether a name with dots, or what it begins with before one of them, is one of a pattern. Slashes are dots, so that
+/// paths of nodes may be given as files have them.
+pub(crate) fn within(pattern: &str, name: &str) -> bool {
+    let [pattern, name] = [pattern, name].map(|it| it.trim_start_matches('/').replace('/', "."));
+    let ends = name.match_indices('.').map(|it| it.0).chain([name.len()]);
+    ends.into_iter().any(|end| matches(&pattern, &name[..end]))
+}
+
 #[cfg(test)]
 mod tests;

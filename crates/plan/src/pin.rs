@@ -2,7 +2,7 @@
 
 use planner_ir::{Mesh, Node, Partition, Phase};
 
-use crate::pattern::matches;
+use crate::pattern::within;
 
 /// How operations of a name are computed, because a user said so.
 ///
@@ -10,7 +10,7 @@ use crate::pattern::matches;
 /// slots, is not.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Pin {
-    /// What they are called in the model file; `*` stands for any text.
+    /// What they are called, or the module that they are in; `*` stands for any text.
     pub operations: String,
     /// Which block each device computes.
     pub partition: Partition,
@@ -37,7 +37,7 @@ impl Pin {
     }
 }
 
-/// Whether pins of this name are of an operation: a forward one, so called in the model file.
+/// Whether pins of this name are of an operation: a forward one that is called so, or is in a module that is.
 pub fn is_called(node: &Node, operations: &str) -> bool {
-    node.phase == Phase::Forward && matches(operations, &node.origin)
+    node.phase == Phase::Forward && within(operations, &node.origin)
 }

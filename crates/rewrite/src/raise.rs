@@ -9,6 +9,7 @@
 //! its mask says of later keys.
 
 mod mixture; // mixtures of experts that regions compute expert by expert
+mod called; // what operations are called that move results of products
 mod marked; // rows at marked places as a choice between rows
 mod term; // terms and what is known of their classes
 mod make; // terms made by rules
@@ -138,7 +139,8 @@ pub fn raise(graph: &Graph) -> Result<Raised, RaiseError> {
         }
     }
     let rules = rules::all();
-    let graph = marked::marked(&mixture::mixed(&carried::carried(&placed::placed(graph))));
+    let graph = called::called(graph);
+    let graph = marked::marked(&mixture::mixed(&carried::carried(&placed::placed(&graph))));
     let blocks = bounded(blocks(&share::shared(&graph)), MOST_NODES);
     let mut statistics = Statistics {
         blocks: blocks.unique.len(),

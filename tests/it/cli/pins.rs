@@ -29,7 +29,7 @@ fn partitions(plan: &Plan, end: &str) -> Vec<String> {
 fn what_the_free_plan_chose_changes_nothing_and_anything_else_costs_no_less() {
     let folder = Folder::new("pins");
     let free = plan_in(&planned(&folder, "free.json", &["--mesh", "4"]));
-    let own: Vec<String> = partitions(&free, "mlp/c_fc/Reshape_1");
+    let own: Vec<String> = partitions(&free, "mlp.c_fc.Reshape_1");
     let [first, second] = [0, 1].map(|layer| format!("*/h.{layer}/mlp/c_fc/*={}", own[2 * layer]));
     let same = ["--mesh", "4", "--pin", &first, "--pin", &second];
     let same = plan_in(&planned(&folder, "same.json", &same));
@@ -40,7 +40,7 @@ fn what_the_free_plan_chose_changes_nothing_and_anything_else_costs_no_less() {
     let (rows, rings) = ("*/h.0/mlp/c_fc/*=[-,-,a,-]", "*/h.1/mlp/c_fc/*=4 steps [-,a,(a+@t:4),-]");
     let path = planned(&folder, "other.json", &["--mesh", "4", "--pin", rows, "--pin", rings]);
     let other = plan_in(&path);
-    let found = partitions(&other, "mlp/c_fc/Reshape_1");
+    let found = partitions(&other, "mlp.c_fc.Reshape_1");
     assert_eq!((found[0].as_str(), found[2].as_str()), ("[-,-,a,-]", "4 steps [-,a,(a+@t:4),-]"));
     assert!(other.seconds() > free.seconds());
     let (inputs, output) = (example("io0.npz"), folder.path("outputs.npz"));
@@ -52,22 +52,23 @@ fn what_the_free_plan_chose_changes_nothing_and_anything_else_costs_no_less() {
     // Queries, keys and values are one product, unless one of them is fixed.
     let tight = ["--mesh", "4", "--memory", "119kB"];
     let is_one = |plan: &Plan| {
-        let mut values = plan.graph.nodes.iter().filter(|node| node.origin.ends_with("h.1/attn/Transpose_1"));
+        let mut values =
+            plan.graph.nodes.iter().filter(|node| node.origin.ends_with("h.1.attn.c_attn.Transpose_1"));
         values.any(|node| {
             matches!(node.op, planner_ir::Op::Slice { .. })
                 && plan.graph.types_of(&node.operands)[0].rank() == 4
         })
     };
     assert!(is_one(&plan_in(&planned(&folder, "tight.json", &tight))));
-    let pin = ["--pin", "*/h.1/attn/Transpose=[-,a,-,-,-]"];
+    let pin = ["--pin", "*/h.1/attn/c_attn/Transpose=[-,a,-,-,-]"];
     let apart = plan_in(&planned(&folder, "apart.json", &[&tight[..], &pin].concat()));
     assert!(!is_one(&apart));
-    assert!(partitions(&apart, "h.1/attn/Transpose").contains(&"[-,a,-,-,-]".to_owned()));
+    assert!(partitions(&apart, "h.1.attn.c_attn.Transpose").contains(&"[-,a,-,-,-]".to_owned()));
     // Of what one product for all of them cannot have, each is computed alone.
-    let heads = ["--pin", "*/h.1/attn/Transpose_1=[-,-,a,-,-]"];
+    let heads = ["--pin", "*/h.1/attn/c_attn/Transpose_1=[-,-,a,-,-]"];
     let heads = plan_in(&planned(&folder, "heads.json", &[&tight[..], &heads].concat()));
     assert!(!is_one(&heads));
-    assert!(partitions(&heads, "h.1/attn/Transpose_1").contains(&"[-,-,a,-,-]".to_owned()));
+    assert!(partitions(&heads, "h.1.attn.c_attn.Transpose_1").contains(&"[-,-,a,-,-]".to_owned()));
     // The check says so of a plan that was fixed otherwise.
     let mut wrong = other;
     wrong.pins[0].operations = "*/h.1/mlp/c_fc/*".to_owned();
@@ -103,7 +104,7 @@ fn other_plans_have_what_is_fixed() {
     let seconds: Vec<f64> =
         others.iter().chain(&alternatives).filter_map(|it| it["price"]["seconds"].as_f64()).collect();
     assert!(seconds.len() > 5 && seconds.iter().all(|it| *it >= least), "{least}: {seconds:?}");
-    let is_fixed = |it: &&Value| it["origin"].as_str().unwrap().ends_with("h.0/mlp/c_fc/Reshape_1");
+    let is_fixed = |it: &&Value| it["origin"].as_str().unwrap().ends_with("h.0.mlp.c_fc.Reshape_1");
     let impossible = alternatives.iter().filter(is_fixed).filter_map(|it| it["price"]["impossible"].as_str());
     let impossible: Vec<&str> = impossible.collect();
     assert_eq!(impossible, ["there is no other way that has what is pinned"], "{alternatives:?}");
@@ -134,27 +135,27 @@ fn stages_are_planned_with_what_is_fixed() {
         ["--machine", "cpu-4x", "--stages", "2", "--mesh", "2", "--dim", "batch=2", "--microbatches", "2"];
     let free = made(&two, &[]);
     assert!(!free.1.iter().any(|it| it == rows), "{free:?}");
-    let one = made(&two, &["--pin", "Reshape_132=[-,-,a,-]"]);
+    let one = made(&two, &["--pin", "*Reshape_132=[-,-,a,-]"]);
     let is_rows = one.1.each_ref().map(|it| it == rows);
     assert_eq!((is_rows, one.2), ([false, false, true, false], 1));
     assert!(one.0 > free.0 && (one.3 - free.3).abs() < 1e-4, "{one:?} {free:?}");
     // Stages of a layer each are alike, but for what is fixed of one.
     let four = ["--machine", "cpu-8x", "--stages", "4", "--cut", "0,2,3,4"];
     let four = [&four[..], &two[4..]].concat();
-    let one = made(&four, &["--pin", "Reshape_86=[-,-,a,-]"]);
+    let one = made(&four, &["--pin", "*Reshape_86=[-,-,a,-]"]);
     assert_eq!(one.1.each_ref().map(|it| it == rows), [false, true, false, false]);
     // All that is searched: one operation, and one in each block that repeats.
     let auto = ["--machine", "cpu-4x", "--stages", "auto", "--global-batch", "4"];
     let free = made(&auto, &["--pin", "pp=2"]);
-    let one = made(&auto, &["--pin", "pp=2", "--pin", "Reshape_86=[-,-,a,-]"]);
+    let one = made(&auto, &["--pin", "pp=2", "--pin", "*Reshape_86=[-,-,a,-]"]);
     assert_eq!((one.1[1].as_str(), one.2), (rows, 1));
-    let all = made(&auto, &["--pin", "pp=2", "--pin", "Reshape_*=[-,-,a,-]"]);
+    let all = made(&auto, &["--pin", "pp=2", "--pin", "*Reshape_*=[-,-,a,-]"]);
     assert_eq!((all.1.each_ref().map(|it| it == rows), all.2), ([true; 4], 2));
     assert!(free.0 < one.0 && one.0 < all.0, "{free:?} {one:?} {all:?}");
     assert!((all.3 - free.3).abs() < 1e-4);
     // The last product on the one mesh that has an axis `b`: the stages before it may be on any.
     let eight = ["--machine", "cpu-8x", "--stages", "auto", "--global-batch", "4"];
-    let last = ["--pin", "stages=4,2x2", "--pin", "MatMul_195=[-,-,b,-]"];
+    let last = ["--pin", "stages=4,2x2", "--pin", "*MatMul_195=[-,-,b,-]"];
     assert_eq!(made(&eight, &last).2, 1);
 }
 
@@ -169,26 +170,26 @@ fn what_cannot_be_fixed_of_any_setup() {
         fails(code, &[&fixed[..], &training, &pins].concat())
     };
     assert_eq!(
-        refused(2, &["--pin", "Reshape_*=[-,-,q,-]", "--pin", "pp=2"]),
-        "error: no pipeline: none of 5 setups can have what is fixed; on mesh 2x2: `--pin Reshape_*=[-,-,q,-]` \
+        refused(2, &["--pin", "*Reshape_*=[-,-,q,-]", "--pin", "pp=2"]),
+        "error: no pipeline: none of 5 setups can have what is fixed; on mesh 2x2: `--pin *Reshape_*=[-,-,q,-]` \
          has no partition: line 1, column 6: found `q,-]`, expected one of the axes `a`, `b`\n"
     );
     // A micro-batch of one example has a loop less.
     assert_eq!(
-        refused(1, &["--pin", "MatMul_195=[a]"]),
-        "error: `--pin MatMul_195=[a]`: operations of that name have 3 or 4 loops, expected a partition of as \
+        refused(1, &["--pin", "*MatMul_195=[a]"]),
+        "error: `--pin *MatMul_195=[a]`: operations of that name have 3 or 4 loops, expected a partition of as \
          many\n"
     );
-    let apart = ["--pin", "MatMul_195=[-,-,a]", "--pin", "MatMul_195=[-,-,-,a]"];
+    let apart = ["--pin", "*MatMul_195=[-,-,a]", "--pin", "*MatMul_195=[-,-,-,a]"];
     assert!(
         refused(1, &apart)
             .starts_with("error: no number of micro-batches has operations of all that is fixed")
     );
-    let twice = ["--pin", "MatMul_195=[-,a,-]", "--pin", "MatMul_19*=[-,-,a]", "--pin", "pp=2"];
-    assert!(refused(2, &twice).contains("are both of `MatMul_195`: leave one out"));
+    let twice = ["--pin", "*MatMul_195=[-,a,-]", "--pin", "*MatMul_19*=[-,-,a]", "--pin", "pp=2"];
+    assert!(refused(2, &twice).contains("MatMul_195`: leave one out"));
     // The last product is in no stage on a mesh that has the axis.
-    let last = refused(2, &["--pin", "stages=2x2,4", "--pin", "MatMul_195=[-,-,b,-]"]);
-    assert!(last.contains("; on mesh 4: `--pin MatMul_195=[-,-,b,-]` has no partition: "), "{last}");
+    let last = refused(2, &["--pin", "stages=2x2,4", "--pin", "*MatMul_195=[-,-,b,-]"]);
+    assert!(last.contains("; on mesh 4: `--pin *MatMul_195=[-,-,b,-]` has no partition: "), "{last}");
     assert!(!folder.0.join("p.json").exists());
 }
 
@@ -201,7 +202,7 @@ fn what_is_fixed_of_one_block_leaves_meshes_out() {
     let path = folder.path("p.json");
     let fixed = ["plan", model.to_str().unwrap(), "--mode", "train", "--loss", "cross-entropy:logits,labels"];
     let more = ["--dim", "sequence=16", "--stages", "auto", "--machine", "cpu-2x", "--global-batch", "8"];
-    let pinned = ["--pin", "Reshape_99=[-,-,a,-]", "-o", &path];
+    let pinned = ["--pin", "*Reshape_99=[-,-,a,-]", "-o", &path];
     works(&[&fixed[..], &more, &pinned].concat());
     assert!(works(&["explain", &path]).contains("[-,-,a,-]"));
     works(&["check", &path]);
@@ -221,8 +222,8 @@ fn what_cannot_be_fixed() {
     assert_eq!(
         refused(1, &["*/h.1/mlp/c_fx/*=[-,-,a,-]"]),
         "error: `--pin */h.1/mlp/c_fx/*=[-,-,a,-]` names no operation that is computed at every step, near are \
-         `/model/transformer/h.1/mlp/c_fc/Reshape_1`, `/model/transformer/h.0/mlp/c_fc/Reshape_1`, \
-         `/model/transformer/h.1/mlp/c_proj/Reshape_1`, `/model/transformer/h.0/mlp/c_proj/Reshape_1`; `explain` \
+         `model.transformer.h.1.mlp.c_fc.Reshape_1`, `model.transformer.h.0.mlp.c_fc.Reshape_1`, \
+         `model.transformer.h.1.mlp.c_proj.Reshape_1`, `model.transformer.h.0.mlp.c_proj.Reshape_1`; `explain` \
          prints all, and `*` stands for any text\n"
     );
     assert_eq!(
@@ -238,14 +239,14 @@ fn what_cannot_be_fixed() {
     assert_eq!(
         refused(2, &["*/h.1/mlp/c_fc/*=[a,-,-]"]),
         "error: no plan on mesh 4: `--pin */h.1/mlp/c_fc/*=[a,-,-]`: \
-         `/model/transformer/h.1/mlp/c_fc/Reshape_1` cannot be computed so, expected one of\n  \
+         `model.transformer.h.1.mlp.c_fc.Reshape_1` cannot be computed so, expected one of\n  \
          [-,-,-]: replicated\n  [-,-,-] passes a: sums over a pass\n  [-,-,a]: dimension 2 over a\n  \
          [-,*4.a,-]: sequence over a\n  [-,a,-]: sequence over a\n"
     );
     assert_eq!(
         refused(2, &["*/c_fc/*=[-,-,a,-]", "*/h.1/mlp/*=[-,a,-,-]"]),
         "error: no plan on mesh 4: `--pin */c_fc/*=[-,-,a,-]` and `--pin */h.1/mlp/*=[-,a,-,-]` are both of \
-         `/model/transformer/h.1/mlp/c_fc/Reshape_1`: leave one out\n"
+         `model.transformer.h.1.mlp.c_fc.Reshape_1`: leave one out\n"
     );
     assert_eq!(
         refused(2, &["*/c_fc/*=4 steps both ways [-,a,(a+@t:4),-]"]),

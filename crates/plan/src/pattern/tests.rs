@@ -1,6 +1,6 @@
 //! Tests of patterns.
 
-use super::matches;
+use super::{matches, within};
 
 #[test]
 fn a_star_stands_for_any_text() {
@@ -16,5 +16,23 @@ fn a_star_stands_for_any_text() {
         ("a*b*c", "a_c_b", false),
     ] {
         assert_eq!(matches(pattern, name), expected, "{pattern} and {name}");
+    }
+}
+
+#[test]
+fn a_module_has_what_is_in_it() {
+    let name = "model.layers.11.self_attn.q_proj.MatMul_3";
+    for (pattern, expected) in [
+        ("model.layers.*.self_attn.q_proj", true),
+        ("model.layers.*.self_attn.q_proj.MatMul_3", true),
+        ("*.q_proj*", true),
+        ("model.layers.11", true),
+        ("/model/layers.11/self_attn/q_proj/MatMul_3", true),
+        ("*/q_proj/*", true),
+        ("model.layers.1", false),
+        ("*.q_pro", false),
+        ("q_proj", false),
+    ] {
+        assert_eq!(within(pattern, name), expected, "{pattern}");
     }
 }
