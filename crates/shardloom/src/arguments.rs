@@ -26,7 +26,7 @@ use driver::pipeline::Stage;
 use clap::{Args, CommandFactory, Parser, Subcommand, ValueEnum};
 use planner_ir::Mesh;
 
-pub use export::ExportArguments;
+pub use export::{ExportArguments, To, Trace};
 pub(crate) use generation::ids;
 pub use generation::{GenerateArguments, GenerationArguments, Prompt};
 pub use kernels::KernelsArguments;

@@ -13,22 +13,27 @@ mod crossings; // what ranks send each other between stages
 mod classes; // what cannot be told apart
 mod symmetry; // ranks that do the same at the same time
 mod prices; // what instructions take
+mod precedence; // what comes before what on a rank
 mod unroll; // programs as a schedule
 mod timeline; // what ranks do when
 mod exchanged; // what they exchange, by kind
 mod memory; // what a rank holds over time
 mod trace; // timelines in the trace event format
+mod chakra; // timelines as execution traces of Chakra
+mod snapshot; // what a rank holds over time, as PyTorch's snapshots of memory
 
+pub use chakra::{chakra, groups};
 pub use clock::{Deadlock, Times, run};
 pub use exchanged::Exchanged;
-pub use memory::Level;
+pub use memory::{Held, Level};
+pub use precedence::Order;
 pub use prices::alone;
 pub use schedule::{Flow, Link, Schedule, Task};
+pub use snapshot::snapshot;
 pub use timeline::{
     Class, SimulateError, Span, Timeline, common, simulate, simulate_cluster, simulate_each, simulate_grouped,
 };
 pub use trace::{memory_trace, trace};
-pub use unroll::Order;
 
 #[cfg(test)]
 mod tests;

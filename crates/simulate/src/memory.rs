@@ -21,21 +21,27 @@ pub struct Level {
     pub bytes: u64,
 }
 
-/// When a storage is there, from the first use to the last.
-#[derive(Clone, Copy)]
-struct There {
-    from: f64,
-    to: f64,
+/// A storage that a step writes, from its first use to its last.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Held {
+    /// Which storage of the program.
+    pub storage: usize,
+    /// In which of its places.
+    pub place: u64,
+    /// The instruction that uses it first.
+    pub first: usize,
+    /// The start of that (seconds).
+    pub from: f64,
+    /// The end of the last one that uses it, or of the step (seconds).
+    pub to: f64,
 }
 
 /// The levels of a rank's memory, in order of time; the first one is what is at rest.
 pub(crate) fn levels(program: &Program, done: &[Done], times: &Times) -> Vec<Level> {
     let mut changes: Vec<(f64, bool, u64)> = Vec::new();
-    for (storage, there) in all(program, done, times) {
-        let bytes = program.storages[storage].bytes.next_multiple_of(ALIGNMENT);
-        if there.to > there.from {
-            changes.extend([(there.from, true, bytes), (there.to, false, bytes)]);
-        }
+    for it in held(program, done, times) {
+        let bytes = program.storages[it.storage].bytes.next_multiple_of(ALIGNMENT);
+        changes.extend([(it.from, true, bytes), (it.to, false, bytes)]);
     }
     // What ends makes room for what starts at the same moment.
     changes.sort_by(|a, b| a.0.total_cmp(&b.0).then(a.1.cmp(&b.1)));
@@ -51,8 +57,8 @@ pub(crate) fn levels(program: &Program, done: &[Done], times: &Times) -> Vec<Lev
     levels
 }
 
-/// Each storage that a step writes, as often as it is there.
-fn all(program: &Program, done: &[Done], times: &Times) -> Vec<(usize, There)> {
+/// Each storage that a step writes, as often as it is there for some time.
+pub(crate) fn held(program: &Program, done: &[Done], times: &Times) -> Vec<Held> {
     let repetition = program.repetition();
     let users = users(program);
     // Storages that live in each repetition anew, and which repetition made what outlives one.
@@ -71,7 +77,7 @@ fn all(program: &Program, done: &[Done], times: &Times) -> Vec<(usize, There)> {
     for (storage, users) in users.iter().enumerate() {
         users.iter().for_each(|&it| of_instruction[it].push(storage));
     }
-    let mut there: BTreeMap<(usize, u32), There> = BTreeMap::new();
+    let mut there: BTreeMap<(usize, u32), Held> = BTreeMap::new();
     let mut last = vec![0; program.storages.len()];
     for it in done {
         let instruction = crate::schedule::place(it.instruction);
@@ -83,17 +89,19 @@ fn all(program: &Program, done: &[Done], times: &Times) -> Vec<(usize, There)> {
             };
             last[storage] = number;
             let (start, end) = (it.start(times), it.end(times));
-            let there = there.entry((storage, number)).or_insert(There { from: start, to: end });
+            let place = u64::from(number) % program.storages[storage].places.max(1);
+            let new = Held { storage, place, first: instruction, from: start, to: end };
+            let there = there.entry((storage, number)).or_insert(new);
             there.from = there.from.min(start);
             there.to = there.to.max(end);
         }
     }
     let end = times.last();
-    let finished = |((storage, _), there): ((usize, u32), There)| {
-        let returned = program.storages[storage].kind == Kind::Output;
-        (storage, There { to: if returned { end } else { there.to }, ..there })
+    let finished = |it: Held| {
+        let returned = program.storages[it.storage].kind == Kind::Output;
+        Held { to: if returned { end } else { it.to }, ..it }
     };
-    there.into_iter().map(finished).collect()
+    there.into_values().map(finished).filter(|it| it.to > it.from).collect()
 }
 
 /// How often a storage is written in a step.

@@ -16,6 +16,7 @@ use crate::crossings::{Crossings, Pair, Parts, Told, crossings};
 use crate::prices::{Priced, priced};
 
 /// The programs of all ranks.
+#[derive(Clone, Debug)]
 pub(crate) struct Ranks<'a> {
     /// One program of each kind.
     pub(crate) kinds: Vec<Kind<'a>>,
@@ -32,6 +33,7 @@ pub(crate) struct Ranks<'a> {
 }
 
 /// What programs of a kind have in common.
+#[derive(Clone, Debug)]
 pub(crate) struct Kind<'a> {
     /// One of them.
     pub(crate) program: &'a Program,
@@ -139,6 +141,22 @@ impl<'a> Ranks<'a> {
         let told: Vec<Told<'_>> = all.into_iter().map(|member| member.told).collect();
         let (pairs, crossings) = crossings(&told);
         Self { groups, of, sources, pairs, crossings, kinds }
+    }
+}
+
+impl Ranks<'_> {
+    /// The groups in which a rank meets others, by communicator.
+    pub(crate) fn groups_of(&self, rank: u64) -> BTreeMap<CommunicatorId, &[u64]> {
+        let has = self.groups.iter().filter(|it| it.1.contains(&rank));
+        has.map(|(communicator, members)| (*communicator, &members[..])).collect()
+    }
+
+    /// Whom a rank gives to by a list of sources, ascending, and whom it gets from: itself if from nobody else.
+    pub(crate) fn exchanges_of(&self, list: usize, rank: u64) -> (Vec<u64>, u64) {
+        let from = &self.sources[list];
+        let to = (0..).zip(from).filter(|&(to, &from)| from == rank && to != rank).map(|it| it.0);
+        let place = usize::try_from(rank).unwrap_or(usize::MAX);
+        (to.collect(), from.get(place).copied().unwrap_or(rank))
     }
 }
 

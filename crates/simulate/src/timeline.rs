@@ -6,11 +6,12 @@ use cost_models::topology::{GroupError, Topology};
 use lower::{Alike, Grouped, Program, Stream};
 
 use crate::clock::{self, Deadlock, Times};
-use crate::memory::{self, Level};
+use crate::memory::{self, Held, Level};
+use crate::precedence::Order;
 use crate::ranks::Ranks;
 use crate::schedule::place;
 use crate::symmetry::{RankClass, Telling, symmetry};
-use crate::unroll::{Done, Order, Unrolling};
+use crate::unroll::{Done, Unrolling};
 
 /// A step of all ranks.
 #[derive(Clone, Debug)]
@@ -25,6 +26,8 @@ pub struct Timeline<'a> {
     pub classes: Vec<Class>,
     /// How many tasks the clock ran.
     pub tasks: usize,
+    /// Whom each rank meets.
+    pub(crate) ranks: Ranks<'a>,
     times: Times,
 }
 
@@ -101,7 +104,7 @@ pub fn simulate<'a>(
 ) -> Result<Timeline<'a>, SimulateError> {
     let cluster = Cluster::of(machine.clone());
     suits(alike.mesh.devices(), &cluster)?;
-    timeline(&Ranks::alike(alike, &cluster), &cluster, order)
+    timeline(Ranks::alike(alike, &cluster), &cluster, order)
 }
 
 /// The same of ranks that have programs of their own, given by rank: those of a pipeline.
@@ -120,7 +123,7 @@ pub fn simulate_cluster<'a>(
     order: Order,
 ) -> Result<Timeline<'a>, SimulateError> {
     suits(u64::try_from(programs.len()).unwrap_or(u64::MAX), cluster)?;
-    timeline(&Ranks::each(programs, cluster), cluster, order)
+    timeline(Ranks::each(programs, cluster), cluster, order)
 }
 
 /// The same of a pipeline's ranks, whose programs are alike in each group.
@@ -131,7 +134,7 @@ pub fn simulate_grouped<'a>(
 ) -> Result<Timeline<'a>, SimulateError> {
     let ranks = groups.iter().map(|group| group.ranks.end - group.ranks.start).sum();
     suits(ranks, cluster)?;
-    timeline(&Ranks::grouped(groups, cluster), cluster, order)
+    timeline(Ranks::grouped(groups, cluster), cluster, order)
 }
 
 fn suits(programs: u64, cluster: &Cluster) -> Result<(), SimulateError> {
@@ -139,16 +142,17 @@ fn suits(programs: u64, cluster: &Cluster) -> Result<(), SimulateError> {
     if programs == devices { Ok(()) } else { Err(SimulateError::Ranks { programs, devices }) }
 }
 
-fn timeline<'a>(ranks: &Ranks<'a>, cluster: &Cluster, order: Order) -> Result<Timeline<'a>, SimulateError> {
+fn timeline<'a>(ranks: Ranks<'a>, cluster: &Cluster, order: Order) -> Result<Timeline<'a>, SimulateError> {
     let topology = Topology::of_cluster(cluster);
-    let symmetry = symmetry(ranks, &topology, Telling::Alike).map_err(SimulateError::Group)?;
-    let unrolled = Unrolling { ranks, cluster, order, symmetry: &symmetry }.schedule();
+    let symmetry = symmetry(&ranks, &topology, Telling::Alike).map_err(SimulateError::Group)?;
+    let unrolled = Unrolling { ranks: &ranks, cluster, order, symmetry: &symmetry }.schedule();
     let times = clock::run(&unrolled.schedule).map_err(SimulateError::Deadlock)?;
     let programs: Vec<&Program> = ranks.kinds.iter().map(|kind| kind.program).collect();
     let classes = symmetry.ranks.into_iter().zip(unrolled.done);
     let classes: Vec<Class> =
         classes.map(|(class, done)| Class::of(programs[class.kind], class, done, &times)).collect();
-    Ok(Timeline { programs, order, seconds: times.last(), classes, tasks: unrolled.schedule.len(), times })
+    let (seconds, tasks) = (times.last(), unrolled.schedule.len());
+    Ok(Timeline { programs, order, seconds, classes, tasks, ranks, times })
 }
 
 impl<'a> Timeline<'a> {
@@ -165,6 +169,11 @@ impl<'a> Timeline<'a> {
     /// What a rank of a class holds over time.
     pub fn memory(&self, class: &Class) -> Vec<Level> {
         memory::levels(self.program(class), &class.done, &self.times)
+    }
+
+    /// The storages that a step of a rank of a class writes, each as often as it is there, in the order of storages.
+    pub fn held(&self, class: &Class) -> Vec<Held> {
+        memory::held(self.program(class), &class.done, &self.times)
     }
 
     /// How many instructions all ranks run together.

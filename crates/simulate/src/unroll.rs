@@ -9,30 +9,21 @@
 //! not, one message of a pair of ranks after another; the receiver goes on when it has come. What is
 //! passed on is passed on by a rank that has come to receiving it.
 
-use std::collections::{BTreeMap, BTreeSet, VecDeque};
-use std::ops::Range;
+use std::collections::{BTreeMap, VecDeque};
 
 use cost_models::cluster::Cluster;
 use cost_models::collective;
 use cost_models::machine::{Device, Machine};
 use cost_models::units::Bytes;
 use cost_models::work;
-use lower::{CollectiveKind, Instruction, StorageId, Stream, Way};
+use lower::{CollectiveKind, Stream, Way};
 
 use crate::clock::Times;
+use crate::precedence::{Order, Precedence, Step, walk};
 use crate::prices::{Priced, together};
 use crate::ranks::{Kind, Ranks};
 use crate::schedule::{Flow, Link, Schedule, Task};
 use crate::symmetry::{GroupClass, Pattern, RankClass, Symmetry};
-
-/// In which order the instructions of a rank run.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Order {
-    /// Streams run at the same time; events say what waits.
-    Streams,
-    /// One after another, as ranks do that are threads.
-    OneByOne,
-}
 
 /// An instruction, once done.
 #[derive(Clone, Copy, Debug)]
@@ -111,137 +102,37 @@ struct At<'a> {
     processor: u32,
     class: &'a RankClass,
     kind: &'a Kind<'a>,
-    /// The last task on each stream, but for those between stages.
-    last: [Option<Task>; Stream::ALL.len()],
-    /// What everything of a turn waits for.
-    start: Option<Task>,
-    /// The last task that signalled each event, and whether that sends.
-    events: Vec<Option<(Task, bool)>>,
     /// For each class of groups how often it was met; as who gets between stages, in the second place.
     met: Vec<[usize; 2]>,
-    /// What was received in the turn.
-    received: Vec<Task>,
-    /// What was sent and may be on its way still.
-    sent: Vec<Sending>,
     /// What the rank sends itself, until it is received.
     own: VecDeque<Task>,
     done: Vec<Done>,
-}
-
-/// Something on its way to other stages, and the place that it keeps.
-#[derive(Clone, Copy)]
-struct Sending {
-    storage: StorageId,
-    place: u64,
-    task: Task,
-}
-
-impl<'a> At<'a> {
-    fn start(processor: u32, class: &'a RankClass, kind: &'a Kind<'a>, groups: usize) -> Self {
-        let program = kind.program;
-        let events = program.instructions.iter().filter(|it| it.signals.is_some()).count();
-        At {
-            processor,
-            class,
-            kind,
-            last: [None; Stream::ALL.len()],
-            start: None,
-            events: vec![None; events],
-            met: vec![[0; 2]; groups],
-            received: Vec::new(),
-            sent: Vec::new(),
-            own: VecDeque::new(),
-            done: Vec::new(),
-        }
-    }
-
-    /// The tasks that an instruction waits for.
-    fn before(&self, instruction: &Instruction, stream: Option<usize>) -> Vec<Task> {
-        let waits = instruction.waits.iter().filter_map(|event| self.events[event.0].map(|it| it.0));
-        let behind = stream.map_or(self.start, |stream| self.last[stream].or(self.start));
-        behind.into_iter().chain(waits).collect()
-    }
 }
 
 impl<'a> Chains<'a> {
     fn chain(&mut self, processor: u32, class: &'a RankClass) -> Vec<Done> {
         let kind = &self.unrolling.ranks.kinds[class.kind];
         let program = kind.program;
-        let mut at = At::start(processor, class, kind, self.meetings.len());
-        let repetition = program.repetition();
-        self.stretch(&mut at, 0..repetition.start, 0);
-        for turn in program.repeated.iter().flat_map(|it| &it.turns) {
-            let Some(part) = program.repeated.as_ref().and_then(|it| it.parts.get(turn.part)) else {
-                continue;
-            };
-            self.turn(&mut at, Some((&part.instructions, turn.micro_batch)));
-            self.stretch(&mut at, part.instructions.clone(), turn.micro_batch);
-        }
-        if program.repeated.as_ref().is_some_and(|it| it.parts.len() > 1) {
-            self.turn(&mut at, None);
-        }
-        self.stretch(&mut at, repetition.end..program.instructions.len(), 0);
+        let met = vec![[0; 2]; self.meetings.len()];
+        let mut at = At { processor, class, kind, met, own: VecDeque::new(), done: Vec::new() };
+        let mut precedence = Precedence::start(program, self.unrolling.order);
+        walk(program, &mut |step| match step {
+            Step::Turn(turn) => {
+                let over = precedence.turn(turn.as_ref());
+                let start = (!over.is_empty()).then(|| self.schedule.lasting(0.0, &over));
+                precedence.starts(start.into_iter().collect());
+            }
+            Step::Instruction(index, micro_batch) => {
+                let instruction = &program.instructions[index];
+                let before = precedence.before(instruction);
+                let (first, last) = self.instruction(&mut at, index, &before);
+                precedence.done(instruction, micro_batch, last);
+                let instruction = u32::try_from(index).unwrap_or(u32::MAX);
+                let repetition = u32::try_from(micro_batch).unwrap_or(u32::MAX);
+                at.done.push(Done { instruction, repetition, first, last });
+            }
+        });
         at.done
-    }
-
-    /// Starts a turn, which waits for everything before it; of what was sent only for what keeps a place
-    /// that it writes.
-    fn turn(&mut self, at: &mut At<'_>, turn: Option<(&Range<usize>, u64)>) {
-        let mut over: Vec<Task> = at.last.iter().flatten().copied().collect();
-        over.append(&mut at.received);
-        if let (Some((instructions, micro_batch)), false) = (turn, at.sent.is_empty()) {
-            let program = at.kind.program;
-            let written: BTreeSet<StorageId> = program.instructions[instructions.clone()]
-                .iter()
-                .flat_map(|it| it.action.writes())
-                .map(|buffer| program.buffer(buffer).storage)
-                .collect();
-            let (awaited, rest) = at.sent.iter().partition(|it| {
-                let places = program.storages[it.storage.0].places.max(1);
-                written.contains(&it.storage) && micro_batch % places == it.place
-            });
-            at.sent = rest;
-            let awaited: Vec<Sending> = awaited;
-            over.extend(awaited.iter().map(|it| it.task));
-        }
-        if !over.is_empty() {
-            at.start = Some(self.schedule.lasting(0.0, &over));
-        }
-        at.last = [None; Stream::ALL.len()];
-        // What has been sent before may be waited for still.
-        at.events.iter_mut().for_each(|it| *it = it.filter(|(_, sends)| *sends));
-    }
-
-    fn stretch(&mut self, at: &mut At<'_>, instructions: Range<usize>, micro_batch: u64) {
-        let program = at.kind.program;
-        for index in instructions {
-            let instruction = &program.instructions[index];
-            let stream = match (self.unrolling.order, instruction.stream) {
-                (Order::OneByOne, _) => Some(0),
-                (Order::Streams, Stream::Sending | Stream::Receiving) => None,
-                (Order::Streams, stream) => Some(stream.number()),
-            };
-            let before = at.before(instruction, stream);
-            let (first, last) = self.instruction(at, index, &before);
-            match (stream, instruction.stream) {
-                (Some(stream), _) => at.last[stream] = Some(last),
-                (None, Stream::Sending) => {
-                    let buffers = instruction.action.reads().into_iter();
-                    at.sent.extend(buffers.map(|buffer| {
-                        let storage = program.buffer(buffer).storage;
-                        let place = micro_batch % program.storages[storage.0].places.max(1);
-                        Sending { storage, place, task: last }
-                    }));
-                }
-                (None, _) => at.received.push(last),
-            }
-            if let Some(event) = instruction.signals {
-                at.events[event.0] = Some((last, instruction.stream == Stream::Sending));
-            }
-            let instruction = u32::try_from(index).unwrap_or(u32::MAX);
-            let repetition = u32::try_from(micro_batch).unwrap_or(u32::MAX);
-            at.done.push(Done { instruction, repetition, first, last });
-        }
     }
 
     /// The first and the last task of an instruction.

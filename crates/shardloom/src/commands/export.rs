@@ -1,9 +1,11 @@
 //! `export`: a plan in the words of another runtime.
 
+mod traces; // of what is simulated
+
 use std::fmt::Write as _;
 use std::path::PathBuf;
 
-use ::export::{Device, Exported, Job, Runs};
+use ::export::{Device, Exported, Job, Runs, Target};
 use ::plan::MachineName;
 use ::plan::json::Content;
 use cost_models::cluster::Cluster;
@@ -14,11 +16,23 @@ use files::{Failure, machine, plan_file};
 use serde_json::{Value, json};
 
 use super::{Context, Said};
-use crate::arguments::ExportArguments;
+use crate::arguments::{ExportArguments, To};
 
 /// Writes a plan for another runtime.
 pub(crate) fn export(arguments: &ExportArguments, context: &Context<'_, '_>) -> Result<Said, Failure> {
-    let ExportArguments { plan, target, output, force, .. } = arguments;
+    match arguments.target {
+        To::Runtime(target) => for_runtime(arguments, target, context),
+        To::Trace(trace) => traces::traces(arguments, trace, context),
+    }
+}
+
+/// Writes what a runtime is told.
+fn for_runtime(
+    arguments: &ExportArguments,
+    target: Target,
+    context: &Context<'_, '_>,
+) -> Result<Said, Failure> {
+    let ExportArguments { plan, output, force, .. } = arguments;
     let content = plan_file::read_any_checked(plan)?;
     let job = match &content {
         Content::Plan(plan) => Job::of_plan(plan),
@@ -27,7 +41,7 @@ pub(crate) fn export(arguments: &ExportArguments, context: &Context<'_, '_>) -> 
     };
     let cluster = machine::priced_as(made_for(&content), arguments.machine.as_deref());
     let job = job.on(cluster.as_ref().ok().and_then(device));
-    let exported = ::export::export(&job, *target).map_err(|error| Failure::file(plan, error))?;
+    let exported = ::export::export(&job, target).map_err(|error| Failure::file(plan, error))?;
     let named: Vec<(&str, &[u8])> = exported.files.iter().map(|it| (it.name, it.text.as_bytes())).collect();
     let before = if *force { Before::Replaced } else { Before::Kept };
     let paths = written::into(output, &named, before)?;

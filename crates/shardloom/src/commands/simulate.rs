@@ -34,48 +34,83 @@ pub(crate) fn simulate(
         written::possible(output)?;
     }
     context.progress.say(format!("reading {}", arguments.plan.display()));
+    let content = plan_file::read_any_checked(&arguments.plan)?;
     let order = if arguments.one_by_one { Order::OneByOne } else { Order::Streams };
+    let (machine, settings) = (arguments.machine.as_deref(), &arguments.set.settings[..]);
+    let asked = Asked { plan: &arguments.plan, machine, settings, order };
+    // What is written is of the step of one token.
+    let quiet = SimulateArguments { trace: None, memory_trace: None, ..arguments.clone() };
+    let mut all = Vec::new();
+    simulated(&content, &asked, &|words| context.progress.say(words), &mut |name, it| {
+        all.push((name, told(&it, if name == "prefill" { &quiet } else { arguments })?));
+        Ok(())
+    })?;
+    match &content {
+        Content::Generation(generation) => {
+            let held = held(generation)?;
+            let text = format!("memory      {} of both steps, which take turns\n\n", bytes(held));
+            let mut both = Said { text, json: json!({ "held_bytes": held }) };
+            for (name, said) in all {
+                // Writing to a string does not fail.
+                let _ = writeln!(both.text, "{name}\n{}", said.text);
+                both.json[name] = said.json;
+            }
+            Ok(both)
+        }
+        Content::Plan(_) | Content::Pipeline(_) => {
+            all.pop().map(|it| it.1).ok_or_else(|| Failure::internal("simulate", "nothing was simulated"))
+        }
+    }
+}
+
+/// What is simulated, and how.
+pub(super) struct Asked<'a> {
+    /// Where the plan is.
+    pub(super) plan: &'a Path,
+    /// Another machine than the one it was made for.
+    pub(super) machine: Option<&'a str>,
+    /// What is set of it.
+    pub(super) settings: &'a [String],
+    pub(super) order: Order,
+}
+
+/// Simulates each program of a file: what it is called, and how it went.
+pub(super) fn simulated(
+    content: &Content,
+    asked: &Asked<'_>,
+    say: &dyn Fn(String),
+    each: &mut dyn FnMut(&'static str, Told<'_>) -> Result<(), Failure>,
+) -> Result<(), Failure> {
     let failed = |error: SimulateError| Failure::internal("simulate", error);
-    let of_plan = |plan: &Plan, arguments: &SimulateArguments| {
+    let mut of_plan = |name: &'static str, plan: &Plan| {
         let planned = Planned::of_plan(plan);
-        let cluster = machine_of(&planned, arguments)?;
-        context.progress.say("lowering");
+        let cluster = machine_of(&planned, asked)?;
+        say("lowering".to_owned());
         let alike = pipeline::alike(plan)?;
-        context.progress.say(format!("simulating {} ranks", planned.machine.devices));
+        say(format!("simulating {} ranks", planned.machine.devices));
         let machine = cluster.single().ok_or_else(|| {
             let kinds = cluster.kinds().len();
             let why = format!(
                 "it is on one mesh, and the machine has {kinds} kinds of nodes: give one of one kind"
             );
-            Failure::file(&arguments.plan, why)
+            Failure::file(asked.plan, why)
         })?;
-        let timeline = simulate::simulate(&alike, machine, order).map_err(failed)?;
-        told(&Told { planned, cluster: &cluster, timeline: &timeline }, arguments)
+        let timeline = simulate::simulate(&alike, machine, asked.order).map_err(failed)?;
+        each(name, Told { planned, cluster: &cluster, timeline: &timeline })
     };
-    match plan_file::read_any_checked(&arguments.plan)? {
-        Content::Plan(plan) => of_plan(&plan, arguments),
+    match content {
+        Content::Plan(plan) => of_plan("step", plan),
         Content::Generation(generation) => {
-            // What is written is of the step of one token.
-            let quiet = SimulateArguments { trace: None, memory_trace: None, ..arguments.clone() };
-            let held = held(&generation)?;
-            let text = format!("memory      {} of both steps, which take turns\n\n", bytes(held));
-            let mut all = Said { text, json: json!({ "held_bytes": held }) };
-            for (name, plan) in generation.plans() {
-                let said = of_plan(plan, if name == "decode" { arguments } else { &quiet })?;
-                // Writing to a string does not fail.
-                let _ = writeln!(all.text, "{name}\n{}", said.text);
-                all.json[name] = said.json;
-            }
-            Ok(all)
+            generation.plans().try_for_each(|(name, plan)| of_plan(name, plan))
         }
         Content::Pipeline(pipeline) => {
-            let planned = Planned::of_pipeline(&pipeline);
-            let cluster = machine_of(&planned, arguments)?;
-            context.progress.say("lowering");
-            let groups = lower::grouped(&pipeline).map_err(|error| Failure::internal("lower", error))?;
-            context.progress.say(format!("simulating {} ranks", pipeline.devices()));
-            let timeline = simulate::simulate_grouped(&groups, &cluster, order).map_err(failed)?;
-            told(&Told { planned, cluster: &cluster, timeline: &timeline }, arguments)
+            let planned = Planned::of_pipeline(pipeline);
+            let cluster = machine_of(&planned, asked)?;
+            say("lowering".to_owned());
+            let groups = lower::grouped(pipeline).map_err(|error| Failure::internal("lower", error))?;
+            say(format!("simulating {} ranks", pipeline.devices()));
+            let timeline = simulate::simulate_grouped(&groups, &cluster, asked.order).map_err(failed)?;
+            each("step", Told { planned, cluster: &cluster, timeline: &timeline })
         }
     }
 }
@@ -155,10 +190,10 @@ impl<'a> Planned<'a> {
 }
 
 /// The machine: as many devices as the plan.
-fn machine_of(planned: &Planned<'_>, arguments: &SimulateArguments) -> Result<Cluster, Failure> {
+fn machine_of(planned: &Planned<'_>, asked: &Asked<'_>) -> Result<Cluster, Failure> {
     let devices = planned.machine.devices;
-    let refused = |why: String| Failure::file(&arguments.plan, why);
-    let given = machine::given(planned.machine, arguments.machine.as_deref(), &arguments.set.settings);
+    let refused = |why: String| Failure::file(asked.plan, why);
+    let given = machine::given(planned.machine, asked.machine, asked.settings);
     let named = machine::of_plan(planned.machine, given.as_deref());
     let machine = named.map_err(|failure| match failure {
         Failure::Usage(why) => refused(why),
@@ -194,10 +229,10 @@ fn exchanged_line(it: &Exchanged) -> String {
 }
 
 /// What there is to say.
-struct Told<'a> {
+pub(super) struct Told<'a> {
     planned: Planned<'a>,
     cluster: &'a Cluster,
-    timeline: &'a Timeline<'a>,
+    pub(super) timeline: &'a Timeline<'a>,
 }
 
 impl Told<'_> {

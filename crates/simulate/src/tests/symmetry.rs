@@ -11,9 +11,10 @@ use super::script::Script;
 use crate::classes::refined;
 use crate::clock;
 use crate::crossings::alike;
+use crate::precedence::Order;
 use crate::ranks::Ranks;
 use crate::symmetry::{Telling, symmetry};
-use crate::unroll::{Order, Unrolling};
+use crate::unroll::Unrolling;
 
 /// For each rank when it is done, and how many classes there are.
 fn ends(alike: &Alike, name: &str, telling: Telling) -> (Vec<f64>, usize) {
