@@ -1,6 +1,7 @@
 //! Plans in the words of other runtimes.
 
 mod scored; // what is written for frameworks that train, read back
+mod traces; // what is simulated, read back
 mod serving; // plans of inference in the words of servers
 
 use std::fs;
@@ -36,19 +37,23 @@ fn planned(folder: &Folder, layers: u64, more: &[&str]) -> String {
 /// Training with data parallel and tensor parallel devices, as Megatron-LM has them.
 const TRAINED: [&str; 8] =
     ["--mode", "train", "--loss", "loss", "--precision", "bf16", "--microbatches", "2"];
-const TENSOR: [&str; 12] = [
+const TENSOR: [&str; 16] = [
     "--mesh",
     "data=2,model=2",
     "--pin",
-    "*.mlp.gate_proj*=[data,-,-,model]",
+    "*.mlp.gate_proj=[data,-,-,model]",
     "--pin",
-    "*.mlp.up_proj*=[data,-,-,model]",
+    "*.mlp.up_proj=[data,-,-,model]",
     "--pin",
-    "*.mlp.down_proj*=[data,-,model,-]",
+    "*.mlp.down_proj=[data,-,model,-]",
     "--pin",
-    "*.self_attn.o_proj*=[data,model,-,-,-]",
+    "*.self_attn.o_proj=[data,model,-,-,-]",
     "--pin",
-    "*.self_attn.Transpose*=[data,-,-,model,-]",
+    "*.self_attn.q_proj=[data,-,-,model,-]",
+    "--pin",
+    "*.self_attn.k_proj=[data,-,-,model,-]",
+    "--pin",
+    "*.self_attn.v_proj=[data,-,-,model,-]",
 ];
 
 /// What an export prints and writes: the module of Python, which is always the same, left out; and what steps
@@ -61,18 +66,21 @@ fn exported(folder: &Folder, plan: &str, target: &str) -> String {
     let mut files: Vec<String> =
         fs::read_dir(&to).unwrap().map(|it| it.unwrap().file_name().into_string().unwrap()).collect();
     files.sort_unstable();
-    for file in files.iter().filter(|it| *it != "shardloom_dtensor.py") {
+    for file in
+        files.iter().filter(|it| !matches!(it.as_str(), "shardloom_dtensor.py" | "shardloom_autoparallel.py"))
+    {
         text += &format!("---- {file}\n{}", fs::read_to_string(format!("{to}/{file}")).unwrap());
     }
     text
 }
 
-const TARGETS: [&str; 5] = ["dtensor", "jax", "torchtitan", "megatron", "deepspeed"];
+const TARGETS: [&str; 7] = ["dtensor", "jax", "shardy", "torchtitan", "megatron", "bridge", "deepspeed"];
 
 fn golden(name: &str, layers: u64, more: &[&str]) {
     let folder = Folder::new(&format!("export-{name}"));
     let plan = planned(&folder, layers, more);
-    for target in TARGETS {
+    let whole: &[&str] = if name == "tensor" { &["autoparallel"] } else { &[] };
+    for target in TARGETS.iter().chain(whole) {
         compare(&format!("tests/cases/export/{name}-{target}.txt"), &exported(&folder, &plan, target));
     }
 }
@@ -80,6 +88,25 @@ fn golden(name: &str, layers: u64, more: &[&str]) {
 #[test]
 fn data_and_tensor_parallel_plans() {
     golden("tensor", 2, &[&TRAINED[..], &TENSOR].concat());
+}
+
+/// Models that are loaded in parts, with experts too, and those that accelerate shards.
+#[test]
+fn training_with_transformers() {
+    let split = [&TRAINED[..], &TENSOR].concat();
+    let sharded = [&TRAINED[..], &["--mesh", "4", "--memory", "1200000B", "--recompute", "full"]].concat();
+    for (name, more) in [("tensor", split), ("sharded", sharded)] {
+        let folder = Folder::new(&format!("export-hf-{name}"));
+        let plan = planned(&folder, 2, &more);
+        compare(&format!("tests/cases/export/{name}-hf.txt"), &exported(&folder, &plan, "hf"));
+    }
+    let folder = Folder::new("export-hf-experts");
+    let (model, plan) = (folder.path("config.json"), folder.path("plan.json"));
+    fs::write(&model, serving::experts(8)).unwrap();
+    let fixed = ["plan", "--config", &model, "-o", &plan, "--machine", "h100-80g-4x", "--mesh", "4"];
+    let sizes = ["--dim", "batch=4", "--dim", "sequence=16", "--for", "hf"];
+    works(&[&fixed[..], &sizes, &TRAINED].concat());
+    compare("tests/cases/export/experts-hf.txt", &exported(&folder, &plan, "hf"));
 }
 
 #[test]
@@ -175,9 +202,14 @@ fn what_is_lost_is_priced() {
 #[test]
 fn plans_for_a_target_are_as_it_runs_them() {
     let staged: &[&str] = &["--stages", "2"];
-    for (target, more) in
-        [("megatron", &[][..]), ("torchtitan", &[]), ("deepspeed", staged), ("megatron", staged)]
-    {
+    for (target, more) in [
+        ("megatron", &[][..]),
+        ("torchtitan", &[]),
+        ("hf", &[]),
+        ("deepspeed", staged),
+        ("megatron", staged),
+        ("bridge", staged),
+    ] {
         let folder = Folder::new("export-for");
         let plan = planned(&folder, 4, &[&TRAINED[..], &["--for", target], more].concat());
         let to = folder.path("out");
@@ -244,6 +276,8 @@ fn plans_for_targets_that_make_no_sense() {
     let schedule = ["--for", "megatron", "--stages", "2", "--schedule", "zb-h1"];
     let message = refused(1, &[&TRAINED[..], &schedule].concat());
     says(&message, &["Megatron-LM has no such schedule, expected `--schedule` 1f1b or interleaved"]);
+    let message = refused(1, &[&TRAINED[..], &["--for", "hf", "--stages", "2"]].concat());
+    says(&message, &["transformers has no pipelines: leave `--stages` out"]);
     let message = refused(1, &[&TRAINED[..], &["--for", "megatron", "--stages", "2,2"]].concat());
     says(&message, &["Megatron-LM has one mesh for all stages, expected `--stages N`"]);
 }
@@ -256,8 +290,16 @@ fn what_cannot_be_exported_is_said() {
     let message = fails(2, &["export", &plan, "--to", "megatron", "-o", &to]);
     says(&message, &["the plan is for inference, Megatron-LM trains: expected a plan of `--mode train`"]);
     assert!(!folder.0.join("out").exists());
+    let staged = planned(&folder, 2, &[&TRAINED[..], &["--stages", "2", "--mesh", "2"]].concat());
+    let message = fails(2, &["export", &staged, "--to", "hf", "-o", &to]);
+    says(&message, &["the plan is a pipeline, transformers has none"]);
+    let plan = planned(&folder, 1, &["--mesh", "4"]);
     let message = fails(1, &["export", &plan, "--to", "other", "-o", &to]);
-    assert!(message.contains("`other` is no target, expected one of dtensor, jax, torchtitan"), "{message}");
+    assert!(
+        message
+            .contains("`other` is no target, expected one of dtensor, autoparallel, jax, shardy, torchtitan"),
+        "{message}"
+    );
     // Weights of a plan for inference lie somewhere, too.
     works(&["export", &plan, "--to", "dtensor", "-o", &to]);
     let said: Value = serde_json::from_slice(&fs::read(format!("{to}/placements.json")).unwrap()).unwrap();

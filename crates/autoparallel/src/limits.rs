@@ -14,7 +14,7 @@ pub struct Limits {
     pub zero: [u8; 2],
     /// Whether sequences may be split between products that use parameters split.
     pub sequence: bool,
-    /// Its schedules.
+    /// Its schedules; none if it has no pipelines.
     pub schedules: Vec<Kind>,
 }
 

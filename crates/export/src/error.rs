@@ -23,6 +23,8 @@ pub enum ExportError {
     Examples(u64, u64),
     /// No input that counts examples.
     NoExamples,
+    /// A pipeline, and what has none.
+    Pipeline(&'static str),
     /// A mesh that differs from stage to stage, and what it is wanted for.
     Meshes(&'static str),
 }
@@ -67,6 +69,9 @@ impl fmt::Display for ExportError {
             ),
             Self::NoExamples => {
                 f.write_str("the program has no input of several dimensions, expected one that counts examples")
+            }
+            Self::Pipeline(target) => {
+                write!(f, "the plan is a pipeline, {target} has none: plan without `--stages`, or with `--pin pp=1`")
             }
             Self::Meshes(target) => write!(
                 f,

@@ -4,6 +4,8 @@
 //! `transformers/distributed/tensor_parallel.py` for the names of styles. Experts are split as the model's own
 //! plans say.
 
+pub(crate) mod training; // how it is trained
+
 use std::collections::BTreeMap;
 
 use plan::{ExpertsBy, Served};

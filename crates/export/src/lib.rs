@@ -22,14 +22,19 @@ mod error; // why there is no export
 mod file; // what a target reads
 mod range; // what a target runs of what there is to choose
 mod layers; // which layers stages have
+mod specs; // over which axes values are split
 mod roles; // what the axes of a mesh are for
 mod server; // what the scripts of all servers have in common
+mod autoparallel; // placements of AutoParallel
+mod bridge; // a configuration of Megatron-Bridge
 mod deepspeed; // a configuration of DeepSpeed
 mod dtensor; // placements of DTensor, and a Python module that applies them
-mod hf; // a Python module for transformers
+mod dynamo; // a deployment of Dynamo
+mod hf; // Python modules for transformers
 mod jax; // partition specs of JAX
 mod megatron; // arguments of Megatron-LM
 mod sglang; // a command of SGLang
+mod shardy; // shardings of Shardy
 mod torchtitan; // a configuration of torchtitan
 mod trtllm; // a command of TensorRT-LLM and its configuration
 mod vllm; // a command of vLLM

@@ -9,7 +9,7 @@ pub struct Range {
     pub zero: [&'static [u8]; 2],
     /// Whether sequences are split between products that use parameters split.
     pub sequence: bool,
-    /// Its schedules.
+    /// Its schedules; none if it has no pipelines.
     pub schedules: Vec<Kind>,
 }
 

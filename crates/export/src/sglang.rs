@@ -18,6 +18,19 @@ pub(crate) fn limited(serving: Serving, model: &Model) -> Serving {
 
 /// The script.
 pub(crate) fn files(serving: &Serving, model: &Model, lost: &mut Vec<String>) -> Vec<File> {
+    let arguments = arguments(serving, model, lost);
+    let of_nodes: [Argument; 3] = [
+        with("--nnodes", serving.nodes()),
+        with("--node-rank", "\"$NODE\""),
+        with("--dist-init-addr", "\"$HEAD:25000\""),
+    ];
+    let title = ("SGLang", "0.5.23", "sglang.sh");
+    let command = "python3 -m sglang.launch_server --model-path \"$MODEL\"";
+    vec![File { name: "sglang.sh", text: script(serving, title, (command, &arguments, &of_nodes)) }]
+}
+
+/// What a server is told, but for where it is.
+pub(crate) fn arguments(serving: &Serving, model: &Model, lost: &mut Vec<String>) -> Vec<Argument> {
     let served = &serving.served;
     let shares = model.experts.is_some() && served.data > 1;
     let groups = if shares { served.data } else { 1 };
@@ -52,12 +65,5 @@ pub(crate) fn files(serving: &Serving, model: &Model, lost: &mut Vec<String>) ->
         None => lost
             .push("the machine of the plan is not known: `--mem-fraction-static` is yours to add".to_owned()),
     }
-    let of_nodes: [Argument; 3] = [
-        with("--nnodes", serving.nodes()),
-        with("--node-rank", "\"$NODE\""),
-        with("--dist-init-addr", "\"$HEAD:25000\""),
-    ];
-    let title = ("SGLang", "0.5.23", "sglang.sh");
-    let command = "python3 -m sglang.launch_server --model-path \"$MODEL\"";
-    vec![File { name: "sglang.sh", text: script(serving, title, (command, &arguments, &of_nodes)) }]
+    arguments
 }

@@ -6,6 +6,7 @@ use std::str::FromStr;
 use schedule::Kind;
 use serde_json::{Value, json};
 
+use crate::dynamo::Servers;
 use crate::error::ExportError;
 use crate::file::File;
 use crate::job::Job;
@@ -13,19 +14,28 @@ use crate::model::Model;
 use crate::range::{BY_STAGE, Range, ServingRange};
 use crate::serving::{self, Serving};
 use crate::strategy::{Read, Strategy, read};
-use crate::{deepspeed, dtensor, hf, jax, megatron, sglang, torchtitan, trtllm, vllm};
+use crate::{
+    autoparallel, bridge, deepspeed, dtensor, dynamo, hf, jax, megatron, sglang, shardy, torchtitan, trtllm,
+    vllm,
+};
 
 /// Another runtime.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Target {
     /// PyTorch's `torch.distributed.tensor`.
     Dtensor,
+    /// AutoParallel.
+    Autoparallel,
     /// JAX.
     Jax,
+    /// Shardy, which partitions for XLA.
+    Shardy,
     /// torchtitan.
     Torchtitan,
     /// Megatron-LM.
     Megatron,
+    /// Megatron-Bridge, which runs Megatron-LM.
+    Bridge,
     /// DeepSpeed.
     Deepspeed,
     /// vLLM.
@@ -36,34 +46,59 @@ pub enum Target {
     Trtllm,
     /// Hugging Face's transformers.
     Hf,
+    /// Dynamo, with servers of this kind.
+    Dynamo(Engine),
+}
+
+/// What serves in a deployment of Dynamo.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub enum Engine {
+    /// vLLM.
+    Vllm,
+    /// SGLang.
+    Sglang,
+    /// TensorRT-LLM.
+    Trtllm,
 }
 
 impl Target {
     /// Every target.
-    pub const ALL: [Self; 9] = [
+    pub const ALL: [Self; 15] = [
         Self::Dtensor,
+        Self::Autoparallel,
         Self::Jax,
+        Self::Shardy,
         Self::Torchtitan,
         Self::Megatron,
+        Self::Bridge,
         Self::Deepspeed,
         Self::Vllm,
         Self::Sglang,
         Self::Trtllm,
         Self::Hf,
+        Self::Dynamo(Engine::Vllm),
+        Self::Dynamo(Engine::Sglang),
+        Self::Dynamo(Engine::Trtllm),
     ];
 
     /// Its name in arguments.
     pub fn name(self) -> &'static str {
         match self {
             Self::Dtensor => "dtensor",
+            Self::Autoparallel => "autoparallel",
             Self::Jax => "jax",
+            Self::Shardy => "shardy",
             Self::Torchtitan => "torchtitan",
             Self::Megatron => "megatron",
+            Self::Bridge => "bridge",
             Self::Deepspeed => "deepspeed",
             Self::Vllm => "vllm",
             Self::Sglang => "sglang",
             Self::Trtllm => "trtllm",
             Self::Hf => "hf",
+            Self::Dynamo(Engine::Vllm) => "dynamo",
+            Self::Dynamo(Engine::Sglang) => "dynamo-sglang",
+            Self::Dynamo(Engine::Trtllm) => "dynamo-trtllm",
         }
     }
 
@@ -71,14 +106,20 @@ impl Target {
     pub fn title(self) -> &'static str {
         match self {
             Self::Dtensor => "DTensor",
+            Self::Autoparallel => "AutoParallel",
             Self::Jax => "JAX",
+            Self::Shardy => "Shardy",
             Self::Torchtitan => "torchtitan",
             Self::Megatron => "Megatron-LM",
+            Self::Bridge => "Megatron-Bridge",
             Self::Deepspeed => "DeepSpeed",
             Self::Vllm => "vLLM",
             Self::Sglang => "SGLang",
             Self::Trtllm => "TensorRT-LLM",
             Self::Hf => "transformers",
+            Self::Dynamo(Engine::Vllm) => "Dynamo",
+            Self::Dynamo(Engine::Sglang) => "Dynamo with SGLang",
+            Self::Dynamo(Engine::Trtllm) => "Dynamo with TensorRT-LLM",
         }
     }
 }
@@ -86,15 +127,25 @@ impl Target {
 impl Target {
     /// What it trains of a plan; nothing if it does not train, or runs every plan without time steps.
     pub fn range(self) -> Option<Range> {
-        let both = vec![Kind::OneForwardOneBackward, Kind::Interleaved];
+        // Parameters that FSDP splits at all are split between steps too.
+        let fsdp: &[u8] = &[0, 2, 3];
         match self {
-            Self::Dtensor | Self::Jax | Self::Vllm | Self::Sglang | Self::Trtllm | Self::Hf => None,
+            Self::Dtensor
+            | Self::Autoparallel
+            | Self::Jax
+            | Self::Shardy
+            | Self::Vllm
+            | Self::Sglang
+            | Self::Trtllm
+            | Self::Dynamo(_) => None,
             Self::Torchtitan => {
-                // Parameters that are split at all are split between steps too.
-                let stages: &[u8] = &[0, 2, 3];
-                Some(Range { zero: [stages; 2], sequence: true, schedules: Kind::ALL.to_vec() })
+                Some(Range { zero: [fsdp; 2], sequence: true, schedules: Kind::ALL.to_vec() })
             }
-            Self::Megatron => Some(Range { zero: BY_STAGE, sequence: true, schedules: both }),
+            Self::Hf => Some(Range { zero: [fsdp; 2], sequence: false, schedules: vec![] }),
+            Self::Megatron | Self::Bridge => {
+                let schedules = vec![Kind::OneForwardOneBackward, Kind::Interleaved];
+                Some(Range { zero: BY_STAGE, sequence: true, schedules })
+            }
             Self::Deepspeed => {
                 let schedules = vec![Kind::OneForwardOneBackward];
                 Some(Range { zero: BY_STAGE, sequence: false, schedules })
@@ -105,9 +156,18 @@ impl Target {
     /// What it serves; nothing if it does not.
     pub fn serves(self) -> Option<ServingRange> {
         match self {
-            Self::Dtensor | Self::Jax | Self::Torchtitan | Self::Megatron | Self::Deepspeed => None,
-            Self::Vllm | Self::Sglang => Some(ServingRange { data: true, mixed: true }),
-            Self::Trtllm => Some(ServingRange { data: true, mixed: false }),
+            Self::Dtensor
+            | Self::Autoparallel
+            | Self::Jax
+            | Self::Shardy
+            | Self::Torchtitan
+            | Self::Megatron
+            | Self::Bridge
+            | Self::Deepspeed => None,
+            Self::Vllm | Self::Sglang | Self::Dynamo(Engine::Vllm | Engine::Sglang) => {
+                Some(ServingRange { data: true, mixed: true })
+            }
+            Self::Trtllm | Self::Dynamo(Engine::Trtllm) => Some(ServingRange { data: true, mixed: false }),
             Self::Hf => Some(ServingRange { data: false, mixed: false }),
         }
     }
@@ -182,19 +242,19 @@ impl Exported {
 
 /// A job in the words of a target.
 pub fn export(job: &Job<'_>, target: Target) -> Result<Exported, ExportError> {
-    let whole = |files: fn(&Job<'_>) -> (Vec<File>, Vec<String>)| {
+    let whole = |files: fn(&Job<'_>) -> Result<(Vec<File>, Vec<String>), ExportError>| {
         if job.generation().is_some() {
             return Err(ExportError::Generation(target.title()));
         }
-        let (files, lost) = files(job);
+        let (files, lost) = files(job)?;
         Ok(Exported { target, runs: Runs::Parameters, lost, files })
     };
     let model = Model::of(job);
-    let limited = |limited: fn(Strategy, &Range, &mut Vec<String>) -> Strategy,
+    let limited = |limited: &dyn Fn(Strategy, &Range, &mut Vec<String>) -> Result<Strategy, ExportError>,
                    files: &dyn Fn(&Strategy, &mut Vec<String>) -> Vec<File>| {
         let Read { strategy, mut lost } = read(job, &model, target.title())?;
         let range = target.range().ok_or(ExportError::Inference(target.title()))?;
-        let strategy = limited(strategy, &range, &mut lost);
+        let strategy = limited(strategy, &range, &mut lost)?;
         let files = files(&strategy, &mut lost);
         Ok(Exported { target, runs: Runs::Strategy(strategy), lost, files })
     };
@@ -205,17 +265,49 @@ pub fn export(job: &Job<'_>, target: Target) -> Result<Exported, ExportError> {
         let files = files(&serving, &mut lost);
         Ok(Exported { target, runs: Runs::Serving(serving), lost, files })
     };
+    let of_megatron = |it: Strategy, range: &Range, lost: &mut Vec<String>| {
+        Ok(megatron::limited(it, range, target.title(), lost))
+    };
     match target {
-        Target::Dtensor => whole(dtensor::files),
-        Target::Jax => whole(jax::files),
+        Target::Dtensor => whole(|job| Ok(dtensor::files(job))),
+        Target::Autoparallel => whole(autoparallel::files),
+        Target::Jax => whole(|job| Ok(jax::files(job))),
+        Target::Shardy => whole(|job| Ok(shardy::files(job))),
         Target::Vllm => served(&|it, _| it, &vllm::files),
         Target::Sglang => {
             served(&|it, _| sglang::limited(it, &model), &|it, lost| sglang::files(it, &model, lost))
         }
         Target::Trtllm => served(&|it, lost| trtllm::limited(it, &model, lost), &trtllm::files),
+        Target::Dynamo(Engine::Vllm) => served(&|it, _| it, &|it, lost| {
+            let arguments = &vllm::arguments(it, lost);
+            dynamo::files(it, &Servers { title: "vLLM", name: "vllm", model: "--model", arguments })
+        }),
+        Target::Dynamo(Engine::Sglang) => served(&|it, _| sglang::limited(it, &model), &|it, lost| {
+            let arguments = &sglang::arguments(it, &model, lost);
+            dynamo::files(it, &Servers { title: "SGLang", name: "sglang", model: "--model-path", arguments })
+        }),
+        Target::Dynamo(Engine::Trtllm) => {
+            served(&|it, lost| trtllm::limited(it, &model, lost), &|it, lost| {
+                let arguments = &[dynamo::of_settings(trtllm::settings(it, lost))];
+                dynamo::files(
+                    it,
+                    &Servers { title: "TensorRT-LLM", name: "trtllm", model: "--model", arguments },
+                )
+            })
+        }
+        Target::Hf if job.recipe().is_some() => {
+            limited(&hf::training::limited, &|it, _| hf::training::files(it, job))
+        }
         Target::Hf => served(&|it, lost| hf::limited(it, &model, lost), &|it, _| hf::files(it, job)),
-        Target::Megatron => limited(megatron::limited, &|it, lost| megatron::files(it, &model, lost)),
-        Target::Torchtitan => limited(torchtitan::limited, &|it, _| torchtitan::files(it, &model, job)),
-        Target::Deepspeed => limited(deepspeed::limited, &|it, _| deepspeed::files(it, job)),
+        Target::Megatron => limited(&of_megatron, &|it, lost| megatron::files(it, &model, lost)),
+        Target::Bridge => limited(&of_megatron, &|it, lost| bridge::files(it, &model, lost)),
+        Target::Torchtitan => {
+            limited(&|it, range, lost| Ok(torchtitan::limited(it, range, lost)), &|it, _| {
+                torchtitan::files(it, &model, job)
+            })
+        }
+        Target::Deepspeed => limited(&|it, range, lost| Ok(deepspeed::limited(it, range, lost)), &|it, _| {
+            deepspeed::files(it, job)
+        }),
     }
 }

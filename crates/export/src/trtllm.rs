@@ -5,6 +5,7 @@
 //! groups are servers.
 
 use plan::{ExpertsBy, Served};
+use serde_json::{Value, json};
 
 use crate::file::File;
 use crate::model::Model;
@@ -33,32 +34,15 @@ pub(crate) fn limited(serving: Serving, model: &Model, lost: &mut Vec<String>) -
 
 /// The script and the configuration.
 pub(crate) fn files(serving: &Serving, lost: &mut Vec<String>) -> Vec<File> {
-    let of_server = serving.of_server();
-    let of_experts = match serving.served.experts {
-        None => String::new(),
-        Some(ExpertsBy::Experts) => format!("moe_expert_parallel_size: {of_server}\n"),
-        Some(ExpertsBy::Units) => format!("moe_tensor_parallel_size: {of_server}\n"),
-    };
-    let mut yaml = format!(
-        "tensor_parallel_size: {of_server}\npipeline_parallel_size: 1\n{of_experts}enable_attention_dp: {}\n\
-         max_batch_size: {}\nmax_num_tokens: {}\nmax_seq_len: {}\nenable_chunked_prefill: true\n",
-        serving.served.data > 1,
-        serving.of_group(),
-        serving.of_group() * serving.prompt,
-        serving.context
-    );
-    match serving.device {
-        Some(device) => {
-            yaml += &format!("gpus_per_node: {}\n", device.of_node);
-            let free = |bytes: u64| bytes.saturating_sub(serving.room.weights);
-            let share = Serving::share(free(serving.room.capacity), free(device.memory));
-            yaml += &format!("kv_cache_config:\n  free_gpu_memory_fraction: {share}\n");
-        }
-        None => lost.push(
-            "the machine of the plan is not known: `kv_cache_config` is yours to add, with a \
-             `free_gpu_memory_fraction`"
-                .to_owned(),
-        ),
+    let mut yaml = String::new();
+    for (key, value) in settings(serving, lost) {
+        let lines: Vec<String> = match value {
+            Value::Object(inside) => {
+                inside.iter().map(|(key, value)| format!("\n  {key}: {value}")).collect()
+            }
+            value => vec![format!(" {value}")],
+        };
+        yaml += &format!("{key}:{}\n", lines.concat());
     }
     let title = ("TensorRT-LLM", "1.2", "trtllm.sh");
     let arguments = [with("--config", "\"$(dirname \"$0\")/trtllm.yaml\"")];
@@ -66,4 +50,38 @@ pub(crate) fn files(serving: &Serving, lost: &mut Vec<String>) -> Vec<File> {
     let command = format!("{launch}trtllm-serve \"$MODEL\"");
     let text = script(serving, title, (&command, &arguments, &[]));
     vec![File { name: "trtllm.sh", text }, File { name: "trtllm.yaml", text: yaml }]
+}
+
+/// What a server is told: keys and values.
+pub(crate) fn settings(serving: &Serving, lost: &mut Vec<String>) -> Vec<(&'static str, Value)> {
+    let of_server = serving.of_server();
+    let mut all = vec![("tensor_parallel_size", json!(of_server)), ("pipeline_parallel_size", json!(1))];
+    all.extend(match serving.served.experts {
+        None => None,
+        Some(ExpertsBy::Experts) => Some(("moe_expert_parallel_size", json!(of_server))),
+        Some(ExpertsBy::Units) => Some(("moe_tensor_parallel_size", json!(of_server))),
+    });
+    all.extend([
+        ("enable_attention_dp", json!(serving.served.data > 1)),
+        ("max_batch_size", json!(serving.of_group())),
+        ("max_num_tokens", json!(serving.of_group() * serving.prompt)),
+        ("max_seq_len", json!(serving.context)),
+        ("enable_chunked_prefill", json!(true)),
+    ]);
+    match serving.device {
+        Some(device) => {
+            let free = |bytes: u64| bytes.saturating_sub(serving.room.weights);
+            // As many places as shares have.
+            let share = Serving::share(free(serving.room.capacity), free(device.memory));
+            let share: Value = share.parse().unwrap_or(Value::Null);
+            all.push(("gpus_per_node", json!(device.of_node)));
+            all.push(("kv_cache_config", json!({ "free_gpu_memory_fraction": share })));
+        }
+        None => lost.push(
+            "the machine of the plan is not known: `kv_cache_config` is yours to add, with a \
+             `free_gpu_memory_fraction`"
+                .to_owned(),
+        ),
+    }
+    all
 }

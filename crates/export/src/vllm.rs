@@ -10,6 +10,20 @@ use crate::serving::Serving;
 
 /// The script.
 pub(crate) fn files(serving: &Serving, lost: &mut Vec<String>) -> Vec<File> {
+    let arguments = arguments(serving, lost);
+    let of_nodes: [Argument; 4] = [
+        with("--nnodes", serving.nodes()),
+        with("--node-rank", "\"$NODE\""),
+        with("--master-addr", "\"$HEAD\""),
+        ("$(test \"$NODE\" = 0 || echo --headless)", None),
+    ];
+    let title = ("vLLM", "0.33", "vllm.sh");
+    let text = script(serving, title, ("vllm serve \"$MODEL\"", &arguments, &of_nodes));
+    vec![File { name: "vllm.sh", text }]
+}
+
+/// What a server is told, but for where it is.
+pub(crate) fn arguments(serving: &Serving, lost: &mut Vec<String>) -> Vec<Argument> {
     let served = &serving.served;
     let tokens = serving.of_group() * serving.prompt;
     let mut arguments = vec![
@@ -36,13 +50,5 @@ pub(crate) fn files(serving: &Serving, lost: &mut Vec<String>) -> Vec<File> {
             "the machine of the plan is not known: `--gpu-memory-utilization` is yours to add".to_owned(),
         ),
     }
-    let of_nodes: [Argument; 4] = [
-        with("--nnodes", serving.nodes()),
-        with("--node-rank", "\"$NODE\""),
-        with("--master-addr", "\"$HEAD\""),
-        ("$(test \"$NODE\" = 0 || echo --headless)", None),
-    ];
-    let title = ("vLLM", "0.33", "vllm.sh");
-    let text = script(serving, title, ("vllm serve \"$MODEL\"", &arguments, &of_nodes));
-    vec![File { name: "vllm.sh", text }]
+    arguments
 }

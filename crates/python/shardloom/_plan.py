@@ -22,6 +22,11 @@ from ._report import Report
 Mesh = Union[str, int, Sequence[int], Mapping[str, int]]
 
 
+def _content(path: Path) -> Union[str, bytes]:
+    binary = path.suffix in (".et", ".pickle")
+    return path.read_bytes() if binary else path.read_text(encoding="utf-8")
+
+
 class Export:
     """A plan in the words of another runtime."""
 
@@ -29,8 +34,8 @@ class Export:
         self._text = text
         self._fields = fields
         paths = [Path(it) for it in fields["paths"]]
-        self.files: dict[str, str] = {path.name: path.read_text(encoding="utf-8") for path in paths}
-        """The files, by their names."""
+        self.files: dict[str, Any] = {path.name: _content(path) for path in paths}
+        """The files, by their names: texts, and bytes of traces."""
         self.lost: list[str] = fields["lost"]
         """What of the plan the runtime does not run."""
 
@@ -187,6 +192,14 @@ class Plan:
     def to_megatron(self, output: Optional[PathLike] = None, *, force: bool = False) -> Export:
         """Arguments of Megatron-LM."""
         return self.export("megatron", output, force=force)
+
+    def to_bridge(self, output: Optional[PathLike] = None, *, force: bool = False) -> Export:
+        """A configuration of Megatron-Bridge."""
+        return self.export("bridge", output, force=force)
+
+    def to_hf(self, output: Optional[PathLike] = None, *, force: bool = False) -> Export:
+        """A module for transformers."""
+        return self.export("hf", output, force=force)
 
     def to_torchtitan(self, output: Optional[PathLike] = None, *, force: bool = False) -> Export:
         """A configuration of torchtitan."""

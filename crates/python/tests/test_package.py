@@ -147,7 +147,10 @@ class Plans(Case):
             LLAMA, machine="h100-80g-2x", dims={"batch": 2, "sequence": 64}, mode="train", loss="loss",
             precision="bf16", mesh=2, memory="1TB",
         )  # fmt: skip
-        for export in (plan.to_torchtitan, plan.to_deepspeed, plan.to_dtensor, plan.to_jax):
+        for export in (
+            plan.to_bridge, plan.to_hf, plan.to_torchtitan, plan.to_deepspeed, plan.to_dtensor, plan.to_jax,
+            lambda: plan.export("chakra"), lambda: plan.export("memory-viz"),
+        ):  # fmt: skip
             self.assertTrue(all(export().files.values()))
 
 

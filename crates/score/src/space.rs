@@ -57,7 +57,8 @@ impl Runner {
     #[must_use]
     pub fn target(self) -> Target {
         match self {
-            Self::Megatron | Self::Bridge => Target::Megatron,
+            Self::Megatron => Target::Megatron,
+            Self::Bridge => Target::Bridge,
             Self::Torchtitan => Target::Torchtitan,
             Self::Deepspeed => Target::Deepspeed,
         }

@@ -15,13 +15,15 @@ fn there_and_back(folder: &Folder, plan: &str, target: &str) -> (Value, Value) {
     let exported: Value = serde_json::from_str(&exported).unwrap();
     let (option, file) = match target {
         "megatron" => ("--megatron", "megatron.sh"),
+        "bridge" => ("--bridge", "bridge.yaml"),
         "torchtitan" => ("--torchtitan", "shardloom_torchtitan.py"),
         _ => ("--deepspeed", "deepspeed.json"),
     };
     let (file, model) = (format!("{to}/{file}"), folder.path("config.json"));
     let fixed = ["score", option, &file, "--machine", "h100-80g-4x", "--json"];
-    // What Megatron-LM is told says the model.
-    let beside: &[&str] = if target == "megatron" { &[] } else { &["--config", &model, "--sequence", "16"] };
+    // What Megatron-LM and Megatron-Bridge are told says the model.
+    let beside: &[&str] =
+        if matches!(target, "megatron" | "bridge") { &[] } else { &["--config", &model, "--sequence", "16"] };
     let scored: Value = serde_json::from_str(&works(&[&fixed[..], beside].concat())).unwrap();
     assert_eq!(scored["not_understood"], json!([]), "{target}");
     assert!(scored["seconds"].as_f64().unwrap() > 0.0);
@@ -49,7 +51,7 @@ fn compared(strategy: &Value, setup: &Value, target: &str) -> [Vec<(&'static str
     }
     // DeepSpeed's pipelines sum gradients beside nothing.
     let overlaps = match target {
-        "megatron" => Some(count("data") * count("context") > 1),
+        "megatron" | "bridge" => Some(count("data") * count("context") > 1),
         "deepspeed" => Some(count("pipeline") == 1),
         _ => None,
     };
@@ -76,7 +78,7 @@ fn configurations_say_what_plans_do() {
             ["plan", "--config", &model, "-o", &plan, "--machine", "h100-80g-4x", "--in-time", "never"];
         let sizes = ["--dim", "batch=4", "--dim", "sequence=16"];
         works(&[&fixed[..], &sizes, &TRAINED, more].concat());
-        for target in ["megatron", "torchtitan", "deepspeed"] {
+        for target in ["megatron", "bridge", "torchtitan", "deepspeed"] {
             let (strategy, setup) = there_and_back(&folder, &plan, target);
             let [said, found] = compared(&strategy, &setup, target);
             assert_eq!(said, found, "{name} for {target}");

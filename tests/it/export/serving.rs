@@ -14,6 +14,9 @@ use crate::tidy::root;
 
 const STEPS: [&str; 2] = ["prefill", "decode"];
 const SERVERS: [&str; 4] = ["vllm", "sglang", "trtllm", "hf"];
+/// Targets that deploy servers, and of which kind.
+const DEPLOYED: [(&str, &str); 3] =
+    [("dynamo", "vllm"), ("dynamo-sglang", "sglang"), ("dynamo-trtllm", "trtllm")];
 
 /// A Qwen3 of two layers, the first without experts.
 pub(super) fn experts(count: u64) -> String {
@@ -56,7 +59,56 @@ fn commands_of_servers() {
             let path = format!("tests/cases/export/served-{name}-{target}.txt");
             compare(&path, &exported(&folder, &plan, target));
         }
+        for (target, server) in DEPLOYED {
+            let deployed = exported(&folder, &plan, target);
+            if matches!((name, target), ("groups", _) | ("heads", "dynamo")) {
+                compare(&format!("tests/cases/export/served-{name}-{target}.txt"), &deployed);
+            }
+            let path = format!("tests/cases/export/served-{name}-{server}.txt");
+            let alone = fs::read_to_string(root().join(path)).unwrap();
+            assert_eq!(told(&deployed), told(&alone), "{name} {target}");
+        }
     }
+}
+
+/// What a server is told, in a script or in a deployment: words that are no numbers of nodes, and values.
+fn told(text: &str) -> BTreeSet<String> {
+    let of_nodes =
+        ["--nnodes", "--node-rank", "--master-addr", "--dist-init-addr", "--model", "--model-path"];
+    let config = text.contains("trtllm.yaml");
+    let mut told = BTreeSet::new();
+    let mut last = String::new();
+    for line in text.lines().skip_while(|line| !line.starts_with("---- ")) {
+        let line = line.trim().trim_end_matches(" \\");
+        if let Some(word) = line.strip_prefix("- \"") {
+            // A word a line.
+            let word = word.strip_suffix('"').unwrap().replace("\\\"", "");
+            match word.strip_prefix('{') {
+                Some(settings) => {
+                    let settings = settings.replace("kv_cache_config:{", "").replace(['{', '}'], "");
+                    told.extend(settings.split(',').map(|it| it.replace(':', " ")));
+                }
+                None if word.starts_with("--") => {
+                    told.insert(word.clone());
+                    last = word;
+                }
+                None => {
+                    told.remove(&last);
+                    told.insert(format!("{last} {word}"));
+                }
+            }
+        } else if line.starts_with("--") && !line.starts_with("---- ") {
+            told.insert(line.to_owned());
+        } else if config && !line.starts_with("kv_cache_config") && !line.starts_with('#') {
+            told.extend(line.split_once(": ").map(|(key, value)| format!("{key} {value}")));
+        }
+    }
+    let is_other = |it: &String| {
+        let name = it.split(' ').next().unwrap();
+        of_nodes.contains(&name) || matches!(name, "--override-engine-args" | "--config")
+    };
+    told.retain(|it| !is_other(it));
+    told
 }
 
 /// The names that stand in what a server is given: arguments, keys, and words of Python.
@@ -102,6 +154,20 @@ fn names_of_servers_are_known() {
     }
 }
 
+/// The same of what trains with transformers.
+#[test]
+fn names_of_trainers_are_known() {
+    let known = fs::read_to_string(root().join("tests/cases/export/names.txt")).unwrap();
+    let rows = known.lines().filter_map(|line| line.strip_prefix("trainer ")?.split(' ').next());
+    let known: BTreeSet<String> = rows.map(str::to_owned).collect();
+    let mut used = BTreeSet::new();
+    for case in ["tensor", "sharded", "experts"] {
+        let path = root().join(format!("tests/cases/export/{case}-hf.txt"));
+        used.extend(names("hf", &fs::read_to_string(path).unwrap()));
+    }
+    assert_eq!(used, known);
+}
+
 /// What a plan's steps take, and what they take there (seconds), with what is lost.
 fn prices(folder: &Folder, plan: &str, target: &str, steps: &[&str]) -> (Vec<[f64; 2]>, Vec<String>) {
     let to = folder.path(&format!("priced-{target}"));
@@ -117,7 +183,7 @@ fn prices(folder: &Folder, plan: &str, target: &str, steps: &[&str]) -> (Vec<[f6
 #[test]
 fn plans_for_servers_are_as_they_run_them() {
     let folder = Folder::new("served-for");
-    for target in SERVERS {
+    for target in SERVERS.into_iter().chain(DEPLOYED.map(|it| it.0)) {
         let plan = served(&folder, &config(1), "h100-80g-2x", "2", &["--for", target]);
         let (prices, lost) = prices(&folder, &plan, target, &STEPS);
         assert_eq!(lost, Vec::<String>::new(), "{target}");
@@ -177,7 +243,10 @@ fn what_is_not_served_is_said() {
         &["`--for` goes with", "plans of inference for vllm"],
     );
     let generate = ["--mode", "generate", "--context", "32", "--for"];
-    says(&refused(&[&generate[..], &["torchtitan"]].concat()), &["`--mode train` for megatron, torchtitan"]);
+    says(
+        &refused(&[&generate[..], &["torchtitan"]].concat()),
+        &["`--mode train` for megatron, bridge, torchtitan"],
+    );
     says(&refused(&[&generate[..], &["jax"]].concat()), &["`--for jax` limits no plans of inference"]);
     let message = refused(&[&generate[..], &["vllm", "--batch", "3"]].concat());
     says(&message, &["vLLM does not share a model of 3 sequences at once, 4 heads of queries and 2 of keys"]);

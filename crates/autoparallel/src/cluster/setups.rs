@@ -224,7 +224,8 @@ impl Pins {
 
     /// Whether a schedule may be had.
     pub(super) fn allows(&self, kind: Kind, chunks: usize) -> bool {
-        let runs = |limits: &Limits| limits.schedules.contains(&kind);
+        // What has no pipelines has one group, whose order of work is its own.
+        let runs = |limits: &Limits| limits.schedules.is_empty() || limits.schedules.contains(&kind);
         let runs = self.limits.as_ref().is_none_or(runs);
         runs && self.schedule.is_none_or(|it| it == kind) && self.chunks.is_none_or(|it| it == chunks)
     }
@@ -235,7 +236,9 @@ pub(super) fn all(question: &Question<'_>) -> Result<Vec<Setup>, Failure> {
     let Question { pins, examples, .. } = question;
     let devices = question.machine().devices();
     let mut setups: Vec<Setup> = Vec::new();
-    let known = |it: &u64| pins.groups.is_none_or(|pin| u64::try_from(pin) == Ok(*it));
+    let staged = pins.limits.as_ref().is_none_or(|it| !it.schedules.is_empty());
+    let pinned = |it: &u64| pins.groups.is_none_or(|pin| u64::try_from(pin) == Ok(*it));
+    let known = |it: &u64| pinned(it) && (staged || *it == 1);
     for groups in divisors(devices).filter(known) {
         for (data, mesh) in of_size(question, devices / groups) {
             for micro_batches in micro_batches(*examples, data, pins) {

@@ -160,8 +160,8 @@ const ROWS: &[Row] = &[
         options: &["runtime"],
         meant: Where(
             suits,
-            "`--mode train` for megatron, torchtitan and deepspeed, which train; with plans of inference for vllm, \
-             sglang, trtllm and hf, which serve",
+            "`--mode train` for megatron, bridge, torchtitan, deepspeed and hf, which train; with plans of inference for \
+             vllm, sglang, trtllm, hf and dynamo, which serve",
         ),
     },
     Row {

@@ -27,8 +27,8 @@ pub struct PlanArguments {
     /// What the plan is made for.
     #[command(flatten)]
     pub target: TargetArguments,
-    /// For what runs it, if that is another program: torchtitan, megatron or deepspeed to train, vllm, sglang,
-    /// trtllm or hf to serve; only plans are looked at that it can run, in which each axis of a mesh is for one
+    /// For what runs it, if that is another program: torchtitan, megatron, bridge, deepspeed or hf to train, vllm,
+    /// sglang, trtllm, hf or dynamo to serve; only plans are looked at that it can run, in which each axis of a mesh is for one
     /// kind of parallelism (see `shardloom export`)
     #[arg(long = "for", value_name = "TARGET")]
     pub runtime: Option<export::Target>,

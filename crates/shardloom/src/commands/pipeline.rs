@@ -110,6 +110,11 @@ fn ways<'a>(
         Order::Named(kind) => limits.schedules.contains(kind),
         Order::Written(_) => limits.schedules.len() == Kind::ALL.len(),
     };
+    if limits.schedules.is_empty() {
+        let words =
+            format!("`--for`: {} has no pipelines: leave `--stages` out, or `--pin pp=1`", limits.title);
+        return Err(Failure::Usage(words));
+    }
     if !runs {
         let names: Vec<&str> = limits.schedules.iter().map(|kind| kind.name()).collect();
         return Err(Failure::Usage(format!(

@@ -1,0 +1,322 @@
+//! What Megatron-LM is told, and Megatron-Bridge by keys of its own: each thing once.
+//!
+//! Source: Megatron-LM, `megatron/training/arguments.py`, version core 0.16; Megatron-Bridge 0.2,
+//! `src/megatron/bridge/training/config.py`, whose keys of `model` are those of
+//! `megatron/core/transformer/transformer_config.py`.
+
+use planner_ir::{DType, Optimizer};
+
+use crate::model::Model;
+use crate::strategy::{Again, Strategy, number};
+
+/// All that is told, in parts with titles.
+pub(crate) struct Told {
+    /// Titles and what is told.
+    pub(crate) parts: [(&'static str, Vec<One>); 3],
+    /// Sizes that the program does not have: an argument and a key of the model.
+    missing: Vec<(&'static str, &'static str)>,
+}
+
+/// One thing that is told.
+pub(crate) struct One {
+    /// To Megatron-LM; nothing where it is so if nothing is said.
+    pub(crate) argument: Option<String>,
+    /// To Megatron-Bridge, over what a recipe has.
+    pub(crate) keys: Vec<Key>,
+}
+
+/// A section of Megatron-Bridge, a key and its value.
+pub(crate) type Key = (&'static str, &'static str, String);
+
+impl Told {
+    /// Says which sizes were not found, by one of their names.
+    pub(crate) fn not_found(
+        &self,
+        lost: &mut Vec<String>,
+        name: fn((&'static str, &'static str)) -> &'static str,
+    ) {
+        if !self.missing.is_empty() {
+            let names: Vec<&str> = self.missing.iter().map(|&it| name(it)).collect();
+            lost.push(format!("not found in the program, yours to add: {}", names.join(", ")));
+        }
+    }
+}
+
+/// What both are told of a strategy.
+pub(crate) fn told(strategy: &Strategy, model: &Model) -> Told {
+    let (sizes, missing) = sizes(strategy, model);
+    let model_part = sizes.into_iter().chain(kinds(model)).collect();
+    let parallel = degrees(strategy).into_iter().chain(sharding(strategy)).collect();
+    let training = training(strategy, model).into_iter().chain([optimizer(strategy), clip(strategy)]);
+    Told {
+        parts: [("the model", model_part), ("parallelism", parallel), ("training", training.collect())],
+        missing,
+    }
+}
+
+/// What an argument says, and keys.
+fn said(argument: impl Into<String>, keys: Vec<Key>) -> One {
+    One { argument: Some(argument.into()), keys }
+}
+
+/// What keys say, and an argument where it is needed.
+fn perhaps(argument: Option<String>, keys: Vec<Key>) -> One {
+    One { argument, keys }
+}
+
+/// A key of the model.
+fn of_model(key: &'static str, value: impl ToString) -> Key {
+    ("model", key, value.to_string())
+}
+
+/// A switch: an argument where it is on, and a key either way.
+fn switch(is: bool, argument: &str, section: &'static str, key: &'static str) -> One {
+    perhaps(is.then(|| argument.to_owned()), vec![(section, key, is.to_string())])
+}
+
+/// A value, or what stands for none.
+fn or_null(value: Option<u64>) -> String {
+    value.map_or_else(|| "null".to_owned(), |it| it.to_string())
+}
+
+/// The sizes of the model, and those that its program does not have.
+fn sizes(strategy: &Strategy, model: &Model) -> (Vec<One>, Vec<(&'static str, &'static str)>) {
+    let mut all = Vec::new();
+    let mut missing = Vec::new();
+    let mut say = |argument: &'static str, key: &'static str, value: Option<u64>| match value {
+        Some(value) => all.push(said(format!("{argument} {value}"), vec![of_model(key, value)])),
+        None => missing.push((argument, key)),
+    };
+    say("--num-layers", "num_layers", Some(strategy.layer_count()));
+    say("--hidden-size", "hidden_size", model.hidden);
+    let units = model.units.or(model.experts.map(|it| it.units));
+    say("--ffn-hidden-size", "ffn_hidden_size", units);
+    say("--num-attention-heads", "num_attention_heads", model.heads.map(|it| it[0]));
+    say("--seq-length", "seq_length", model.sequence);
+    say("--vocab-size", "vocab_size", model.vocabulary);
+    if let Some(experts) = model.experts {
+        say("--num-experts", "num_moe_experts", Some(experts.count));
+        say("--moe-router-topk", "moe_router_topk", Some(experts.active));
+        say("--moe-ffn-hidden-size", "moe_ffn_hidden_size", Some(experts.units));
+    }
+    if let Some([queries, keys, size]) = model.heads {
+        let grouped = (keys < queries).then(|| format!("--group-query-attention --num-query-groups {keys}"));
+        all.push(perhaps(grouped, vec![of_model("num_query_groups", keys)]));
+        let usual = model.hidden == Some(queries * size);
+        all.push(perhaps(
+            (!usual).then(|| format!("--kv-channels {size}")),
+            vec![of_model("kv_channels", size)],
+        ));
+    }
+    if let Some(tokens) = model.sequence {
+        all.push(perhaps(None, vec![("dataset", "sequence_length", tokens.to_string())]));
+    }
+    (all, missing)
+}
+
+/// Of which kinds its parts are.
+fn kinds(model: &Model) -> Vec<One> {
+    let mut all = vec![switch(model.gated, "--swiglu", "model", "gated_linear_unit")];
+    if model.rotary {
+        let keys = vec![of_model("position_embedding_type", "rope")];
+        all.push(said("--position-embedding-type rope", keys));
+    }
+    let bare = (!model.biases).then(|| "--disable-bias-linear".to_owned());
+    all.push(perhaps(bare, vec![of_model("add_bias_linear", model.biases)]));
+    let untied = (!model.tied).then(|| "--untie-embeddings-and-output-weights".to_owned());
+    all.push(perhaps(untied, vec![of_model("share_embeddings_and_output_weights", model.tied)]));
+    if let Some(epsilon) = model.root_mean_square {
+        // What a file has in f32, to as many places as that tells apart.
+        let argument = format!("--normalization RMSNorm --norm-epsilon {epsilon:.0e}");
+        let keys =
+            vec![of_model("normalization", "RMSNorm"), of_model("layernorm_epsilon", number_of(epsilon))];
+        all.push(said(argument, keys));
+    }
+    all
+}
+
+/// A small number as YAML has it, which without a point is a word.
+fn number_of(value: f64) -> String {
+    format!("{value:.1e}")
+}
+
+fn degrees(strategy: &Strategy) -> Vec<One> {
+    let degree = |argument: &str, key: &'static str, value: u64| {
+        said(format!("{argument} {value}"), vec![of_model(key, value)])
+    };
+    let mut all = vec![
+        degree("--tensor-model-parallel-size", "tensor_model_parallel_size", strategy.tensor),
+        degree("--pipeline-model-parallel-size", "pipeline_model_parallel_size", strategy.pipeline),
+        degree("--context-parallel-size", "context_parallel_size", strategy.context),
+    ];
+    let experts = strategy.experts;
+    let has = |argument: String| (experts > 1).then_some(argument);
+    let tensor = or_null((experts > 1).then_some(1));
+    all.push(perhaps(
+        has(format!("--expert-model-parallel-size {experts}")),
+        vec![of_model("expert_model_parallel_size", experts)],
+    ));
+    all.push(perhaps(
+        has("--expert-tensor-parallel-size 1".to_owned()),
+        vec![of_model("expert_tensor_parallel_size", tensor)],
+    ));
+    if experts > 1 {
+        let keys = vec![of_model("moe_token_dispatcher_type", "alltoall")];
+        all.push(said("--moe-token-dispatcher-type alltoall", keys));
+    }
+    let staged = strategy.pipeline > 1;
+    let stages = layout(&strategy.layers);
+    let chunks = Some(strategy.chunks).filter(|it| *it > 1);
+    let written = if staged { format!("\"{stages}\"") } else { or_null(None) };
+    all.push(perhaps(
+        staged.then(|| format!("--pipeline-model-parallel-layout '{stages}'")),
+        vec![
+            of_model("virtual_pipeline_model_parallel_size", or_null(chunks)),
+            of_model("pipeline_model_parallel_layout", written),
+        ],
+    ));
+    all.push(switch(strategy.sequence, "--sequence-parallel", "model", "sequence_parallel"));
+    all
+}
+
+/// What data parallel devices share, and what of it goes on beside computing.
+fn sharding(strategy: &Strategy) -> Vec<One> {
+    let fsdp = strategy.zero > 1;
+    let what = if strategy.zero == 2 { "optim_grads" } else { "optim_grads_params" };
+    let distributed = "--use-distributed-optimizer".to_owned();
+    let distributed = match strategy.zero {
+        0 => None,
+        1 => Some(distributed),
+        _ => Some(distributed + " --ckpt-format fsdp_dtensor"),
+    };
+    let used = (strategy.zero > 0).to_string();
+    let mut of_fsdp =
+        vec![("ddp", "use_megatron_fsdp", fsdp.to_string()), ("dist", "use_megatron_fsdp", fsdp.to_string())];
+    let mut of_states = vec![
+        ("ddp", "use_distributed_optimizer", used.clone()),
+        ("optimizer", "use_distributed_optimizer", used),
+    ];
+    if fsdp {
+        of_fsdp.push(("ddp", "data_parallel_sharding_strategy", what.to_owned()));
+        of_states.push(("checkpoint", "ckpt_format", "fsdp_dtensor".to_owned()));
+    }
+    let mut all = vec![
+        perhaps(
+            fsdp.then(|| format!("--use-megatron-fsdp --data-parallel-sharding-strategy {what}")),
+            of_fsdp,
+        ),
+        perhaps(distributed, of_states),
+    ];
+    if fsdp {
+        let keys = vec![of_model("gradient_accumulation_fusion", false)];
+        all.push(said("--no-gradient-accumulation-fusion", keys));
+    }
+    // Gradients are summed over what shares examples and what shares sequences.
+    let sums = strategy.data * strategy.context > 1;
+    all.push(switch(sums, "--overlap-grad-reduce", "ddp", "overlap_grad_reduce"));
+    all.push(switch(sums && strategy.zero > 0, "--overlap-param-gather", "ddp", "overlap_param_gather"));
+    if strategy.zero > 0 && strategy.sharded < strategy.data {
+        let instances = strategy.data / strategy.sharded;
+        all.push(said(
+            format!("--num-distributed-optimizer-instances {instances}"),
+            vec![("ddp", "num_distributed_optimizer_instances", instances.to_string())],
+        ));
+    }
+    all
+}
+
+fn training(strategy: &Strategy, model: &Model) -> Vec<One> {
+    let counted = |argument: &str, key: &'static str, value: u64| {
+        said(format!("{argument} {value}"), vec![("train", key, value.to_string())])
+    };
+    let granularity = |value: &str| of_model("recompute_granularity", value);
+    let again = match strategy.recompute {
+        Again::Nothing => perhaps(None, vec![granularity("null")]),
+        Again::Selective => {
+            let modules = if model.experts.is_some() { "core_attn moe_act" } else { "core_attn" };
+            let list = format!("[{}]", modules.replace(' ', ", "));
+            said(
+                format!("--recompute-granularity selective --recompute-modules {modules}"),
+                vec![granularity("selective"), of_model("recompute_modules", list)],
+            )
+        }
+        Again::Full => said(
+            "--recompute-granularity full --recompute-method uniform --recompute-num-layers 1",
+            vec![
+                granularity("full"),
+                of_model("recompute_method", "uniform"),
+                of_model("recompute_num_layers", 1),
+            ],
+        ),
+    };
+    let (element, mixed) = match strategy.element {
+        DType::BF16 => (Some("--bf16"), "bf16_mixed"),
+        DType::F16 => (Some("--fp16"), "fp16_mixed"),
+        _ => (None, "null"),
+    };
+    vec![
+        counted("--micro-batch-size", "micro_batch_size", strategy.micro_batch),
+        counted("--global-batch-size", "global_batch_size", strategy.examples()),
+        again,
+        perhaps(element.map(str::to_owned), vec![("", "mixed_precision", mixed.to_owned())]),
+    ]
+}
+
+fn optimizer(strategy: &Strategy) -> One {
+    let key = |key: &'static str, value: &dyn ToString| ("optimizer", key, value.to_string());
+    let sgd = |momentum: f64, decay: f64| {
+        said(
+            format!("--optimizer sgd --sgd-momentum {momentum} --weight-decay {decay}"),
+            vec![key("optimizer", &"sgd"), key("sgd_momentum", &momentum), key("weight_decay", &decay)],
+        )
+    };
+    match strategy.optimizer {
+        Optimizer::Sgd { decay } => sgd(0.0, decay.0),
+        Optimizer::Momentum { momentum, decay } => sgd(momentum.0, decay.0),
+        Optimizer::AdamW { beta1, beta2, epsilon, decay } => said(
+            format!(
+                "--optimizer adam --adam-beta1 {} --adam-beta2 {} --adam-eps {:e} --weight-decay {}",
+                beta1.0, beta2.0, epsilon.0, decay.0
+            ),
+            vec![
+                key("optimizer", &"adam"),
+                key("adam_beta1", &beta1.0),
+                key("adam_beta2", &beta2.0),
+                key("adam_eps", &number_of(epsilon.0)),
+                key("weight_decay", &decay.0),
+            ],
+        ),
+    }
+}
+
+fn clip(strategy: &Strategy) -> One {
+    let norm = strategy.clip.unwrap_or(0.0);
+    said(format!("--clip-grad {norm}"), vec![("optimizer", "clip_grad", norm.to_string())])
+}
+
+/// Which stage has which layers: `E` the embeddings, `t` a layer, `L` the loss, `|` between stages.
+fn layout(stages: &[u64]) -> String {
+    let last = number(stages.len()).saturating_sub(1);
+    let stage = |(place, &layers): (u64, &u64)| {
+        let layers = match layers {
+            0 => String::new(),
+            1 => "t".to_owned(),
+            several => format!("t*{several}"),
+        };
+        let first = if place == 0 { "E" } else { "" };
+        format!("{first}{layers}{}", if place == last { "L" } else { "" })
+    };
+    (0..).zip(stages).map(stage).collect::<Vec<_>>().join("|")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::layout;
+
+    #[test]
+    fn layouts_have_embeddings_first_and_the_loss_last() {
+        assert_eq!(layout(&[7, 9, 9, 7]), "Et*7|t*9|t*9|t*7L");
+        assert_eq!(layout(&[0, 1, 0]), "E|t|L");
+        assert_eq!(layout(&[2]), "Et*2L");
+    }
+}
