@@ -18,8 +18,8 @@ pub fn matches(pattern: &str, name: &str) -> bool {
 /// paths of nodes may be given as files have them.
 pub(crate) fn within(pattern: &str, name: &str) -> bool {
     let [pattern, name] = [pattern, name].map(|it| it.trim_start_matches('/').replace('/', "."));
-    let ends = name.match_indices('.').map(|it| it.0).chain([name.len()]);
-    ends.into_iter().any(|end| matches(&pattern, &name[..end]))
+    let mut ends = name.match_indices('.').map(|it| it.0).chain([name.len()]);
+    ends.any(|end| matches(&pattern, &name[..end]))
 }
 
 #[cfg(test)]

@@ -36,7 +36,7 @@ impl Message {
 
     /// The number of a field and how its value is written.
     fn key(&mut self, field: u64, wire: u64) {
-        self.varint(field << 3 | wire);
+        self.varint((field << 3) | wire);
     }
 
     /// A whole number.

@@ -69,8 +69,7 @@ impl Made {
         self.files.sort_by(|a, b| natural(&a.0).cmp(&natural(&b.0)));
         if !all {
             self.lost.push(format!(
-                "{name}: of ranks that do the same at the same time one is written, of {} instructions at most",
-                MOST
+                "{name}: of ranks that do the same at the same time one is written, of {MOST} instructions at most"
             ));
         }
         let named: Map<String, Value> =
