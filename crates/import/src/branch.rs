@@ -27,7 +27,7 @@ pub(crate) fn lower(
     }
     let (yes, yes_captured, yes_types) = region(importer, proto, node, "then_branch", scope)?;
     let (no, no_captured, no_types) = region(importer, proto, node, "else_branch", scope)?;
-    importer.builder.set_place(node);
+    importer.builder.set_place(node.place(), node.path);
     let types = joined(node, yes_types, &no_types)?;
     let operands: Vec<ValueId> = [vec![condition], yes_captured, no_captured].concat();
     let op = Op::Dynamic(Dynamic::If { yes: Box::new(yes), no: Box::new(no) });

@@ -10,7 +10,6 @@ use planner_ir::{DType, Op, Real, Type, ValueId};
 
 use crate::constant;
 use crate::error::{ImportError, Place};
-use crate::node::OnnxNode;
 use crate::outline::{self, Outline};
 use crate::packed::Packed;
 use crate::partial::{self, Partial};
@@ -67,10 +66,10 @@ pub(crate) struct Step {
 }
 
 impl Builder {
-    /// Says which node of the model file is translated from now on.
-    pub(crate) fn set_place(&mut self, node: &OnnxNode) {
-        self.place = node.place();
-        node.path.clone_into(&mut self.path);
+    /// Says which node of the model file is translated from now on, and what its operations are called.
+    pub(crate) fn set_place(&mut self, place: Place, path: &str) {
+        self.place = place;
+        path.clone_into(&mut self.path);
     }
 
     /// The type of a value; extents that depend on data are 0 in it.

@@ -314,7 +314,7 @@ impl Importer<'_> {
             inputs: values.collect(),
             outputs: proto.output.iter().map(|name| !name.is_empty()).collect(),
         };
-        self.builder.set_place(&node);
+        self.builder.set_place(node.place(), node.path);
         self.positions.meet(&mut self.builder, &mut node)?;
         if domain.is_empty() {
             match node.op_type {

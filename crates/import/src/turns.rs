@@ -251,7 +251,7 @@ impl<'a> Body<'a> {
                 list.push(element);
             }
         }
-        importer.builder.set_place(node);
+        importer.builder.set_place(node.place(), node.path);
         let mut stacked = Vec::new();
         for list in elements {
             match stack(importer, node, &list)? {
@@ -278,7 +278,7 @@ impl<'a> Body<'a> {
         };
         arguments.extend_from_slice(states);
         if let Kind::Scan(scans) = &self.kind {
-            importer.builder.set_place(node);
+            importer.builder.set_place(node.place(), node.path);
             for scanned in scans {
                 arguments.push(Bound::Value(scanned.element(importer, number)?));
             }
@@ -320,7 +320,7 @@ impl<'a> Body<'a> {
                 outlines.iter().map(|it| importer.builder.placeholder(it.clone())).collect();
             let bound: Vec<Bound> = given.iter().copied().map(Bound::Value).collect();
             let turn = self.turn(importer, node, scope, number, condition, &bound)?;
-            importer.builder.set_place(node);
+            importer.builder.set_place(node.place(), node.path);
             let again = importer.builder.reshape(turn.condition, &[])?;
             let made = values(node, &turn.states)?;
             let found: Vec<Outline> = made.iter().map(|&it| importer.builder.outline(it)).collect();
