@@ -30,10 +30,9 @@ const ROUNDS: usize = 600;
 const PATIENCE: usize = 24;
 const HARDLY: f64 = 0.02;
 
-/// A part of the bound by which what was found may exceed it and be good enough where blocks have more choices than these
-/// together, and about how many more paths it is asked then.
+/// A part of the bound by which what was found may exceed it and be good enough, and about how many more paths it is
+/// asked then.
 const CONTENT: f64 = 1e-3;
-const MANY: usize = 60_000;
 const MORE: usize = 8;
 
 /// A part of the bound by which a path that was found may exceed it and be taken for the cheapest: what rounding
@@ -263,8 +262,6 @@ impl Relaxation {
         least: impl Fn(&[Block<'a>], Of) -> (f64, Vec<usize>),
     ) -> Relaxed {
         let (mut before, mut idle, mut content) = (f64::INFINITY, 0, 0);
-        let choices = self.chain.segments.iter().flat_map(|it| &it.problem.times).map(Vec::len);
-        let is_large = choices.sum::<usize>() > MANY;
         let mut last: Option<(Path, f64, Asked)> = None;
         for round in 0.. {
             let (bound, globals) = least(&blocks, Of::Bound);
@@ -276,7 +273,7 @@ impl Relaxation {
             } else if last.as_ref().is_some_and(|(.., asked)| *asked == Asked::Blocks) {
                 idle += 1;
             }
-            content += usize::from(is_large && unknown <= CONTENT * bound.abs());
+            content += usize::from(unknown <= CONTENT * bound.abs());
             let is_known = bound == f64::INFINITY || unknown <= CLOSE * bound.abs();
             let is_over = is_known || round == ROUNDS || idle == PATIENCE || content > MORE || {
                 // One that still costs as little is asked about to its end.
