@@ -44,7 +44,7 @@ const NEAR: [f64; 4] = [0.1, 0.03, 0.01, 0.001];
 
 /// Which parts of the bound choices may exceed it by, to be among those of which all assignments are eliminated; the
 /// first that is narrow.
-const PARTS: [f64; 3] = [0.01, 0.003, 0.001];
+const PARTS: [f64; 6] = [0.3, 0.1, 0.03, 0.01, 0.003, 0.001];
 
 /// How many sweeps there are between two looks at what they have come to.
 const TURN: usize = 5;
