@@ -30,11 +30,6 @@ const ROUNDS: usize = 600;
 const PATIENCE: usize = 24;
 const HARDLY: f64 = 0.02;
 
-/// A part of the bound by which what was found may exceed it and be good enough, and about how many more paths it is
-/// asked then.
-const CONTENT: f64 = 1e-3;
-const MORE: usize = 8;
-
 /// A part of the bound by which a path that was found may exceed it and be taken for the cheapest: what rounding
 /// takes from bounds.
 const CLOSE: f64 = 5e-11;
@@ -261,7 +256,7 @@ impl Relaxation {
         mut blocks: Vec<Block<'a>>,
         least: impl Fn(&[Block<'a>], Of) -> (f64, Vec<usize>),
     ) -> Relaxed {
-        let (mut before, mut idle, mut content) = (f64::INFINITY, 0, 0);
+        let (mut before, mut idle) = (f64::INFINITY, 0);
         let mut last: Option<(Path, f64, Asked)> = None;
         for round in 0.. {
             let (bound, globals) = least(&blocks, Of::Bound);
@@ -273,9 +268,8 @@ impl Relaxation {
             } else if last.as_ref().is_some_and(|(.., asked)| *asked == Asked::Blocks) {
                 idle += 1;
             }
-            content += usize::from(unknown <= CONTENT * bound.abs());
             let is_known = bound == f64::INFINITY || unknown <= CLOSE * bound.abs();
-            let is_over = is_known || round == ROUNDS || idle == PATIENCE || content > MORE || {
+            let is_over = is_known || round == ROUNDS || idle == PATIENCE || {
                 // One that still costs as little is asked about to its end.
                 let mut path = last.take().map(|(path, along, _)| (path, along));
                 path = path.filter(|(path, along)| self.along(&blocks, path) <= along * (1.0 + CLOSE));
