@@ -108,11 +108,7 @@ pub fn operation(device: &Device, work: &Work<'_>) -> Seconds {
         OpClass::Gather(GatherClass::Rows | GatherClass::Elements) => {
             pass(device, Pass::Copy, &operands[1..], &[results, results].concat())
         }
-        OpClass::Movement(MovementClass::Reorder) | OpClass::Elementwise(_)
-            if op.keeps_order(&operands[0]) =>
-        {
-            Seconds::ZERO
-        }
+        OpClass::Movement(MovementClass::Reorder) if op.keeps_order(&operands[0]) => Seconds::ZERO,
         OpClass::Movement(MovementClass::Reorder) => pass(device, Pass::Transpose, operands, results),
         OpClass::Movement(MovementClass::Copy | MovementClass::Pad) => {
             pass(device, Pass::Copy, operands, results)

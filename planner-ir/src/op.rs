@@ -378,11 +378,10 @@ impl Op {
     /// its result is the same memory in another shape.
     ///
     /// A reshape's operand and result have the same loops in the same order, so that blocks of them
-    /// too are the same elements in the same order. A conversion to the type that is there is none.
+    /// too are the same elements in the same order.
     pub fn keeps_order(&self, operand: &Type) -> bool {
         match self {
             Self::Reshape { .. } => true,
-            Self::Cast(dtype) => operand.dtype == *dtype,
             Self::Transpose { permutation } => {
                 let moved = permutation.iter().filter(|&&dim| operand.shape[dim] != 1);
                 moved.is_sorted()

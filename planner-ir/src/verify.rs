@@ -16,7 +16,8 @@
 //! - **training-only**: states and phases other than forward stand in training steps only, and one
 //!   has at least one micro-batch.
 //! - **carried-once**: each state becomes one value, of its own type; in order of the states; a
-//!   gradient or total what a micro-batch makes, another state what the update makes.
+//!   gradient or total what a micro-batch makes, of several with what those before made added; another state
+//!   what the update makes.
 //! - **phases**: updates come after everything else, and use of it only states and what gradients
 //!   and totals become.
 //!

@@ -151,7 +151,8 @@ fn parsed(value: &str, unit: &str) -> Option<Value> {
     let ends = known.iter().filter_map(|(name, times)| Some((value.strip_suffix(name)?, *times)));
     let (number, times) = ends.min_by_key(|(rest, _)| rest.len()).unwrap_or((value, 1.0));
     let number: f64 = number.trim().parse().ok()?;
-    let found = number * times;
+    // Of a thousandth there is no double; a thousand is one.
+    let found = if times < 1.0 { number / (1.0 / times).round() } else { number * times };
     // What counts is written as whole numbers are.
     if found.fract() == 0.0 && (0.0..9e15).contains(&found) {
         return format!("{found:.0}").parse::<u64>().ok().map(Value::from);

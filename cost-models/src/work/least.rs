@@ -46,11 +46,7 @@ pub fn least(device: &Device, op: &Op, operands: &[Type], results: &[Type]) -> S
         }
         // How rows fall to experts decides.
         OpClass::Experts(_) => Seconds::ZERO,
-        OpClass::Movement(MovementClass::Reorder) | OpClass::Elementwise(_)
-            if op.keeps_order(&operands[0]) =>
-        {
-            Seconds::ZERO
-        }
+        OpClass::Movement(MovementClass::Reorder) if op.keeps_order(&operands[0]) => Seconds::ZERO,
         OpClass::Movement(MovementClass::Slice) => touched(device, &[results, results]),
         OpClass::Gather(GatherClass::Rows | GatherClass::Elements) => {
             touched(device, &[&operands[1..], results, results])

@@ -406,11 +406,10 @@ impl<'a> Tape<'a> {
         let Parameter { summed: before, gradient: at_rest, accumulates, .. } = self.parameters[index];
         let summed = self.emit(home, origin, |emit| {
             emit.phase = Phase::Gradient;
-            let starts = before == at_rest && !accumulates;
             let wide = emit.type_of(gradient).dtype == DType::F32;
-            // A value of its own: others may be gradients of the same values.
-            let gradient =
-                if wide && !starts { gradient } else { emit.one(Op::Cast(DType::F32), &[gradient]) };
+            // What is converted is a value of its own; of what is not others may be the gradients, too.
+            let starts = before == at_rest && !accumulates && !wide;
+            let gradient = if wide { gradient } else { emit.one(Op::Cast(DType::F32), &[gradient]) };
             if starts { gradient } else { emit.one(Op::Binary(Binary::Add), &[before, gradient]) }
         });
         self.parameters[index].summed = summed;
