@@ -111,8 +111,8 @@ fn what_is_too_large_is_known_before_it_is_built() {
         assert!(least <= nodes && nodes < 2 * least, "{least} of {nodes}");
     }
     let mut known = Alike::default();
-    let refused = built(&products(20_000), &mesh, &[], offer, &mut known);
-    assert_eq!(refused.unwrap_err(), SpaceError::Limit(NODE_LIMIT));
+    let refused = saturated(&products(20_000), &mesh, &[], offer, &mut known);
+    assert_eq!(refused.err(), Some(SpaceError::Limit(NODE_LIMIT)));
     // What was found out of how one of them is split is handed on.
     let one = known.partitions.ranks().len();
     assert!(one > 10 && one < 10_000, "{one}");
