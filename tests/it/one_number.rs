@@ -88,7 +88,7 @@ const SETUPS: [Setup; 20] = [
 /// What a command says.
 fn said(arguments: &[&str]) -> String {
     let (mut text, mut error) = (Vec::new(), Vec::new());
-    let line = ["shardloom", "-q"].iter().chain(arguments);
+    let line = ["shardloom"].iter().chain(arguments);
     let code = shardloom::main_with(line.copied(), &mut text, &mut error);
     assert_eq!(code, 0, "{arguments:?}: {}", String::from_utf8_lossy(&error));
     String::from_utf8(text).unwrap()
