@@ -23,7 +23,7 @@ fn a_number_is_set_in_any_unit_of_its_kind() {
         h100(&["device.memory_capacity=40GB"]).unwrap().device.memory_capacity.value.0,
         40_000_000_000
     );
-    assert_eq!(h100(&["node.devices=4"]).unwrap().node.devices.value.0, 4);
+    assert_eq!(h100(&["network.adapters=4"]).unwrap().network.unwrap().adapters.value.0, 4);
 }
 
 /// All else is as in the file, and the name says what is not.
