@@ -96,7 +96,14 @@ pub(crate) fn copies(programs: &[&Program]) -> Vec<Work> {
     works
 }
 
-/// Refuses a collective whose output lies where others still read its input: a sum may lie exactly there.
+/// Whether a member's block of a sum lies where its input starts. It is made in its own place of the input, where
+/// nobody else reads, and copied from there when all have read.
+pub(crate) fn is_settled(kind: CollectiveKind, input: u64, output: u64) -> bool {
+    kind == CollectiveKind::ReduceScatter && input == output
+}
+
+/// Refuses a collective whose output lies where others still read its input: a sum may lie exactly there, and a
+/// block of one where that starts.
 pub(crate) fn expect_apart(rank: &Rank, number: usize, collective: &Collective) -> Result<(), DeviceError> {
     let place = |buffer: BufferId| {
         let start = rank.address(buffer, 0);
@@ -105,7 +112,7 @@ pub(crate) fn expect_apart(rank: &Rank, number: usize, collective: &Collective) 
     let (input, output) = (place(collective.input), place(collective.output));
     let apart = input.end <= output.start || output.end <= input.start;
     let sums = matches!(collective.kind, CollectiveKind::AllReduce | CollectiveKind::Reduce(_));
-    if apart || sums && input == output {
+    if apart || sums && input == output || is_settled(collective.kind, input.start, output.start) {
         return Ok(());
     }
     let (own, text) = (rank.program.rank, rank.program.show(&rank.program.instructions[number]));

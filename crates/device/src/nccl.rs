@@ -230,6 +230,15 @@ impl Nccl {
         match it.kind {
             CollectiveKind::AllGather => library.all_gather(on, &all, wire),
             CollectiveKind::AllReduce => library.all_reduce(on, &all, wire),
+            CollectiveKind::ReduceScatter if exchange::is_settled(it.kind, input, output) => {
+                let members = rank.program.members(it.communicator).iter();
+                let bytes = it.elements.saturating_mul(dtype.bytes());
+                let own = members.zip((input..).step_by(usize::try_from(bytes).unwrap_or(1).max(1)));
+                let own = own.filter(|(member, _)| **member == rank.program.rank).map(|it| it.1).next();
+                let own = own.ok_or_else(|| DeviceError::Program("a rank is no member".to_owned()))?;
+                library.reduce_scatter(on, &Collected { output: own, ..all }, wire)?;
+                if own == output { Ok(()) } else { wire.copy(output, own, bytes) }
+            }
             CollectiveKind::ReduceScatter => library.reduce_scatter(on, &all, wire),
             CollectiveKind::Broadcast(root) => library.broadcast(on, root, &all, wire),
             CollectiveKind::Reduce(root) => library.reduce(on, root, &all, wire),

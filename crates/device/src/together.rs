@@ -20,7 +20,7 @@ use planner_ir::DType;
 
 use crate::cache::Loaded;
 use crate::error::DeviceError;
-use crate::exchange::{Exchange, Now, Progress, copies, copy, expect_apart, remotes};
+use crate::exchange::{Exchange, Now, Progress, copies, copy, expect_apart, is_settled, remotes};
 use crate::gpu::{Event, Gpu, Memory, Timing};
 use crate::rank::Rank;
 use crate::ready::{Given, Packed};
@@ -358,7 +358,8 @@ impl Together {
                     given.operands.clear();
                     given.operands.extend(inputs.iter().map(|input| input + start));
                     given.results.clear();
-                    let apart = if it.kind == CollectiveKind::AllReduce { start } else { 0 };
+                    let settled = is_settled(it.kind, inputs[member], to);
+                    let apart = if it.kind == CollectiveKind::AllReduce || settled { start } else { 0 };
                     given.results.push(to + apart);
                     let kernels = self.sums.get(&(now.rank, now.instruction, part));
                     kernels.into_iter().flatten().try_for_each(|sum| sum.launch(stream, given))?;
@@ -369,6 +370,29 @@ impl Together {
         self.join(ranks, all, 1)?;
         if sums {
             self.gather(ranks, all, part, &outputs)?;
+        }
+        self.settle(ranks, all, part, (&inputs, &outputs))
+    }
+
+    /// Takes blocks of sums from their places in the inputs to where these start; all have read them.
+    fn settle(
+        &self,
+        ranks: &[Rank],
+        all: &[Now],
+        part: usize,
+        (inputs, outputs): (&[u64], &[u64]),
+    ) -> Result<(), DeviceError> {
+        for (member, &now) in all.iter().enumerate() {
+            let it = collective(ranks, now, part)?;
+            let dtype = ranks[now.rank].program.buffer(it.output).type_.dtype;
+            let (input, output) = (inputs[member], outputs[member]);
+            if let Some(range) = summed_by(&it, all.len(), member, dtype)
+                && is_settled(it.kind, input, output)
+                && range.start > 0
+            {
+                let (start, bytes) = (range.start * dtype.bytes(), (range.end - range.start) * dtype.bytes());
+                stream(ranks, now)?.copy(output, input + start, bytes)?;
+            }
         }
         Ok(())
     }

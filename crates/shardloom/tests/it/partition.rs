@@ -73,7 +73,7 @@ fn an_operation_of_a_plan_is_drawn_as_text_and_as_a_picture() {
     let told = done(&["explain", &plan]);
     let hint = told.lines().find_map(|line| line.strip_prefix("in steps    `--diagram ")).unwrap();
     let name = hint.split('`').next().unwrap();
-    assert!(name.contains("h.1/mlp/c_fc"), "{name}");
+    assert!(name.contains("h.1.mlp.c_fc"), "{name}");
     let drawn = done(&["explain", &plan, "--diagram", name, "--svg", &picture]);
     // Rows of X go around, and each rank has its columns of W: at each step three quarters come.
     let (text, said) = drawn.rsplit_once("\npicture    ").unwrap();
