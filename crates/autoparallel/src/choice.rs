@@ -15,6 +15,9 @@ use crate::rows::{brings_together, may_be_split};
 use crate::target::{Target, refusal};
 use crate::variants::{Decisions, Norms, Products, Variants};
 
+/// What searches before have met, and whether what is found is enough to know.
+pub(crate) type After<'a, T> = (&'a Mutex<Trail>, &'a dyn Fn(&T) -> bool);
+
 /// More memory than any plan takes (bytes).
 pub(crate) const UNBOUNDED: u64 = 1 << 52;
 
@@ -69,7 +72,7 @@ pub fn planned(
 /// The same, from what searches of the same program on the same mesh have seen, to which this one adds, unless less is
 /// enough ([`Request::enough`]).
 pub(crate) fn planned_after(
-    (trail, enough): (&Mutex<Trail>, &dyn Fn(&Plan) -> bool),
+    (trail, enough): After<'_, Plan>,
     prepared: &Prepared,
     file: &plan::ModelFile,
     target: &Target<'_>,

@@ -240,9 +240,15 @@ impl Exported {
     }
 }
 
+/// What is said of a whole job, and what is lost of it.
+type Whole = Result<(Vec<File>, Vec<String>), ExportError>;
+
+/// As much of a strategy as a target runs; what is not is added to what is lost.
+type Limited<'a> = dyn Fn(Strategy, &Range, &mut Vec<String>) -> Result<Strategy, ExportError> + 'a;
+
 /// A job in the words of a target.
 pub fn export(job: &Job<'_>, target: Target) -> Result<Exported, ExportError> {
-    let whole = |files: fn(&Job<'_>) -> Result<(Vec<File>, Vec<String>), ExportError>| {
+    let whole = |files: fn(&Job<'_>) -> Whole| {
         if job.generation().is_some() {
             return Err(ExportError::Generation(target.title()));
         }
@@ -250,8 +256,7 @@ pub fn export(job: &Job<'_>, target: Target) -> Result<Exported, ExportError> {
         Ok(Exported { target, runs: Runs::Parameters, lost, files })
     };
     let model = Model::of(job);
-    let limited = |limited: &dyn Fn(Strategy, &Range, &mut Vec<String>) -> Result<Strategy, ExportError>,
-                   files: &dyn Fn(&Strategy, &mut Vec<String>) -> Vec<File>| {
+    let limited = |limited: &Limited<'_>, files: &dyn Fn(&Strategy, &mut Vec<String>) -> Vec<File>| {
         let Read { strategy, mut lost } = read(job, &model, target.title())?;
         let range = target.range().ok_or(ExportError::Inference(target.title()))?;
         let strategy = limited(strategy, &range, &mut lost)?;

@@ -26,6 +26,8 @@ fn a_page_says_what_the_commands_say() {
     let to = ["-o", &plan, "--html", &page];
     let text = works(&[&["plan", GPT2, "--machine", "cpu-4x", "--mesh", "2x2"][..], &DIMS, &to].concat());
     assert!(text.ends_with(&format!("page       {page}\n")), "{text}");
+    assert_eq!(said(&page)["limits"].as_array().unwrap().len(), 0, "searches are asked for");
+    works(&["explain", &plan, "--alternatives", "--html", &page]);
     let page_said = said(&page);
     let (explained, simulated) = (json(&["explain", &plan]), json(&["simulate", &plan]));
     assert_eq!(page_said["seconds"], explained["seconds"]);

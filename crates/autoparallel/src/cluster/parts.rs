@@ -14,6 +14,7 @@ use search::{FixedError, Live, PlanError, Prices, Trail};
 use super::known::WholeStep;
 use super::refused::Refusal;
 use super::{Question, SHARE, Setup, blocks, units};
+use crate::choice::After;
 use crate::choice::{UNBOUNDED, planned_after};
 use crate::prepared::Prepared;
 use crate::staged::message;
@@ -49,7 +50,7 @@ pub(super) fn part(
     setup: &Setup,
     step: &WholeStep,
     space: Space,
-    (trail, enough): (&Mutex<Trail>, &dyn Fn(&Part) -> bool),
+    (trail, enough): After<'_, Part>,
 ) -> Result<Option<(Plan, Part)>, Failure> {
     let WholeStep { prepared, homes, blocks, .. } = step;
     let machine = question.machine().clone().with_devices(setup.mesh.devices());
@@ -109,7 +110,7 @@ pub(super) fn tighter(
 
 /// The plan with all that can be fixed, and why the rest cannot; nothing if there is no plan.
 fn planned(
-    after: (&Mutex<Trail>, &dyn Fn(&Plan) -> bool),
+    after: After<'_, Plan>,
     prepared: &Prepared,
     header: &plan::ModelFile,
     target: &Target<'_>,

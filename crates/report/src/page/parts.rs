@@ -36,7 +36,7 @@ impl<'a> Program<'a> {
             first_devices: vec![0],
             stages: vec![0],
         };
-        generation.plans().into_iter().map(one).collect()
+        generation.plans().map(one).collect()
     }
 
     /// Those of a pipeline's stages: those that compute alike once.

@@ -54,7 +54,7 @@ pub(super) enum By<'a> {
     /// Exactly, by elimination.
     Elimination(Reduced<'a>),
     /// By messages: its table has bounds.
-    Messages(Wide<'a>),
+    Messages(Box<Wide<'a>>),
 }
 
 /// What may be asked of a body.

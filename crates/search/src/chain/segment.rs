@@ -321,7 +321,7 @@ impl Body {
                 };
                 let wide = Wide::new((wiring, costs), &self.kept, &self.ends, start);
                 let [bounds, found] = wide.tables();
-                (By::Messages(wide), bounds, Some(found))
+                (By::Messages(Box::new(wide)), bounds, Some(found))
             }
             Method::Elimination(order) => {
                 let tables = match goal {

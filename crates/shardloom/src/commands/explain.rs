@@ -34,7 +34,12 @@ use super::import::kept_whole;
 /// Explains a plan or a pipeline.
 pub(crate) fn explain(arguments: &ExplainArguments, context: &mut Context<'_, '_>) -> Result<Said, Failure> {
     if let Some(page) = &arguments.html {
-        written::differs(page, &[&arguments.plan])?;
+        let others: Vec<&Path> = [Some(&arguments.plan), arguments.svg.as_ref()]
+            .into_iter()
+            .flatten()
+            .map(|it| it.as_path())
+            .collect();
+        written::differs(page, &others)?;
         written::possible(page)?;
     }
     let content = plan_file::read_any_checked(&arguments.plan)?;

@@ -58,8 +58,9 @@ pub(super) fn write(
         Err(why) => (Value::Null, format!("Not simulated: {why}")),
     };
     let limits = match content {
-        Content::Plan(plan) => limits(plan, &explained, arguments, context)?,
-        Content::Pipeline(_) | Content::Generation(_) => Vec::new(),
+        // Each is a search.
+        Content::Plan(plan) if arguments.alternatives => limits(plan, &explained, arguments, context)?,
+        _ => Vec::new(),
     };
     let page = json!({
         "title": about.title,
@@ -353,7 +354,7 @@ fn exports(explained: &Explained<'_>) -> Vec<Value> {
         Content::Pipeline(pipeline) => Job::of_pipeline(pipeline),
         Content::Generation(generation) => Job::of_generation(generation),
     };
-    let job = job.on(explained.cluster.as_ref().ok().and_then(|it| crate::commands::export::device(it)));
+    let job = job.on(explained.cluster.as_ref().ok().and_then(crate::commands::export::device));
     let one = |target: Runtime| {
         let exported = ::export::export(&job, target).ok()?;
         let short = exported.files.iter().filter(|it| it.text.len() <= LONGEST);
@@ -378,7 +379,10 @@ fn commands(path: &Path, about: &About<'_>) -> Value {
                 about.machine.name
             )
         }
-        _ => format!("shardloom plan MODEL --machine {} --memory 40GiB", about.machine.name),
+        Content::Plan(_) => format!("shardloom explain {plan} --alternatives --html page.html"),
+        Content::Generation(_) => {
+            format!("shardloom plan MODEL --machine {} --memory 40GiB", about.machine.name)
+        }
     };
     json!({
         "explain": format!("shardloom explain {plan}"),

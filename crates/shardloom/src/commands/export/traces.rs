@@ -66,7 +66,7 @@ impl Made {
                 self.files.push((format!("{name}.{rank}.et"), bytes));
             }
         }
-        self.files.sort_by(|a, b| natural(&a.0).cmp(&natural(&b.0)));
+        self.files.sort_by_key(|it| natural(&it.0));
         if !all {
             self.lost.push(format!(
                 "{name}: of ranks that do the same at the same time one is written, of {MOST} instructions at most"
