@@ -129,7 +129,7 @@ impl<'a> Nodes<'a> {
         let crossings = ranks.crossings.get(place).into_iter().flatten();
         let named = |(communicator, members): (CommunicatorId, &'a [u64])| {
             let number = groups.iter().position(|it| it == members).unwrap_or(0);
-            (communicator, (number.to_string(), members))
+            (communicator, ((number + 1).to_string(), members))
         };
         Self {
             program: kind.program,

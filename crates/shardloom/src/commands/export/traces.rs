@@ -73,7 +73,7 @@ impl Made {
             ));
         }
         let named: Map<String, Value> =
-            groups.iter().enumerate().map(|(number, it)| (number.to_string(), json!(it))).collect();
+            groups.iter().enumerate().map(|(number, it)| ((number + 1).to_string(), json!(it))).collect();
         self.files
             .push((format!("{name}.groups.json"), format!("{:#}\n", Value::Object(named)).into_bytes()));
     }
