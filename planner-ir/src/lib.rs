@@ -17,6 +17,7 @@ mod graph; // values and operations in order
 mod gradient; // the gradient of each operation, in terms of operations
 mod text; // parse and print
 mod verify; // the rules a program obeys
+mod near; // names that are nearly what was written
 
 pub use data::{DType, Real, Type};
 pub use gradient::{Emit, Gradients, NoGradient, Site};
@@ -28,6 +29,7 @@ pub use layout::{Digit, Layout, LayoutError, Piece};
 pub use loops::{Loop, LoopId, Loops, Role};
 pub use mesh::{Axis, AxisId, Mesh, MeshError};
 pub use motion::{Motion, Shift};
+pub use near::distance;
 pub use odometer::advance;
 pub use op::{
     Attention, AttentionClass, Binary, Blind, Contract, Conv, ConvolutionClass, Dynamic, Edge,

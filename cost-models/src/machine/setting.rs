@@ -118,7 +118,7 @@ fn set(said: &mut Value, key: &str, value: &str) -> Result<(), SettingError> {
     let mut known = Vec::new();
     numbers(said, String::new(), String::new(), &mut known);
     let Some((_, pointer)) = known.iter().find(|(it, _)| it == key) else {
-        let nearest = known.iter().map(|it| &it.0).min_by_key(|it| distance(key, it));
+        let nearest = known.iter().map(|it| &it.0).min_by_key(|it| planner_ir::distance(key, it));
         return Err(SettingError::Key(key.to_owned(), nearest.cloned().unwrap_or_default()));
     };
     let Some(number) = said.pointer_mut(pointer) else { return Ok(()) };
@@ -158,22 +158,6 @@ fn parsed(value: &str, unit: &str) -> Option<Value> {
         return format!("{found:.0}").parse::<u64>().ok().map(Value::from);
     }
     serde_json::Number::from_f64(found).map(Value::from)
-}
-
-/// How many letters are to be added, left out or changed to make one name of another.
-fn distance(one: &str, other: &str) -> usize {
-    let other: Vec<char> = other.chars().collect();
-    let mut row: Vec<usize> = (0..=other.len()).collect();
-    for (line, letter) in one.chars().enumerate() {
-        let mut before = line;
-        row[0] = line + 1;
-        for (column, it) in other.iter().enumerate() {
-            let changed = before + usize::from(letter != *it);
-            before = row[column + 1];
-            row[column + 1] = changed.min(before + 1).min(row[column] + 1);
-        }
-    }
-    row[other.len()]
 }
 
 impl fmt::Display for SettingError {

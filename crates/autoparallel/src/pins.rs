@@ -37,30 +37,11 @@ pub(crate) fn counted(fixed: &Fixed, counts: &BTreeSet<usize>) -> Result<(), Fai
 fn unknown(unknown: &Fixed, graphs: &[&Graph]) -> Failure {
     let all: BTreeSet<&str> = graphs.iter().flat_map(|graph| names(graph)).collect();
     let mut near: Vec<&str> = all.into_iter().collect();
-    near.sort_by_key(|name| distance(&unknown.operations, name));
+    near.sort_by_key(|name| planner_ir::distance(&unknown.operations, name));
     near.truncate(NEAR);
     Failure::Usage(format!(
         "`--pin {unknown}` names no operation that is computed at every step, near are `{}`; `explain` prints \
          all, and `*` stands for any text",
         near.join("`, `")
     ))
-}
-
-/// How many letters of a pattern are to be added, left out or changed until a name is one of it; `*` is
-/// any text.
-///
-/// Source: Levenshtein, "Binary codes capable of correcting deletions, insertions, and reversals", 1966.
-fn distance(pattern: &str, name: &str) -> usize {
-    let mut row: Vec<usize> = (0..=name.chars().count()).collect();
-    for letter in pattern.chars() {
-        let each = usize::from(letter != '*');
-        let mut corner = row[0];
-        row[0] += each;
-        for (place, its) in name.chars().enumerate() {
-            let changed = corner + usize::from(letter != its);
-            corner = row[place + 1];
-            row[place + 1] = changed.min(each + corner.min(row[place]));
-        }
-    }
-    row[row.len() - 1]
 }

@@ -385,6 +385,14 @@ impl Program {
         &self.storages[self.buffers[buffer.0].storage.0]
     }
 
+    /// The stages of the model of which it has parts, in order: none if nothing is repeated.
+    pub fn stages(&self) -> Vec<usize> {
+        let parts = self.repeated.iter().flat_map(|it| &it.parts);
+        let mut stages: Vec<usize> = parts.map(|part| part.stage).collect();
+        stages.dedup();
+        stages
+    }
+
     /// The communicators of the stream of exchanges beside computing.
     pub fn beside(&self) -> BTreeSet<CommunicatorId> {
         let on = self.instructions.iter().filter(|it| it.stream == Stream::Beside);

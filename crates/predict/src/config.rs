@@ -412,25 +412,10 @@ impl Fields {
 
 /// The key that takes fewest changes to become.
 fn nearest(key: &str) -> &'static str {
-    KEYS.iter().map(|known| known.name).min_by_key(|known| changes(key, known)).unwrap_or_default()
-}
-
-/// How many letters must be changed, added or taken away to make one word the other.
-///
-/// Source: Levenshtein, "Binary codes capable of correcting deletions, insertions and reversals",
-/// 1966; row by row as Wagner and Fischer, 1974.
-fn changes(from: &str, to: &str) -> usize {
-    let to: Vec<char> = to.chars().collect();
-    let mut row: Vec<usize> = (0..=to.len()).collect();
-    for (place, letter) in from.chars().enumerate() {
-        let mut corner = std::mem::replace(&mut row[0], place + 1);
-        for (column, other) in to.iter().enumerate() {
-            let changed = corner + usize::from(letter != *other);
-            corner = row[column + 1];
-            row[column + 1] = changed.min(corner + 1).min(row[column] + 1);
-        }
-    }
-    row[to.len()]
+    KEYS.iter()
+        .map(|known| known.name)
+        .min_by_key(|known| planner_ir::distance(key, known))
+        .unwrap_or_default()
 }
 
 impl fmt::Display for ConfigError {

@@ -69,14 +69,6 @@ fn stage(program: &Program, instruction: usize) -> Option<usize> {
     Some(repeated.parts[repeated.part_of(instruction)?].stage)
 }
 
-/// The stages of which a program has several parts.
-fn stages(program: &Program) -> Vec<usize> {
-    let parts = program.repeated.as_ref().map_or(&[][..], |it| &it.parts);
-    let mut stages: Vec<usize> = parts.iter().map(|part| part.stage).collect();
-    stages.dedup();
-    if parts.len() > 1 { stages } else { Vec::new() }
-}
-
 /// The track of each span, and of each track its number and stream. Spans of a track do not cross.
 fn tracks(program: &Program, spans: &[Span]) -> (Vec<u64>, Vec<(u64, Stream)>) {
     let mut lanes = vec![(0, Stream::Compute), (1, Stream::Communication)];
@@ -149,7 +141,11 @@ fn metadata(name: &str, rank: u64, thread: u64, args: &Value) -> Value {
 
 fn process(timeline: &Timeline<'_>, class: &Class, rank: u64) -> Value {
     let others = class.ranks.len() - shown(timeline, class).len();
-    let stages = match &stages(timeline.program(class))[..] {
+    let program = timeline.program(class);
+    // What is one part is told without its stage.
+    let several = program.repeated.as_ref().is_some_and(|it| it.parts.len() > 1);
+    let stages = match &program.stages()[..] {
+        _ if !several => String::new(),
         [] => String::new(),
         [only] => format!(", stage {only}"),
         all => format!(", stages {}", all.iter().map(usize::to_string).collect::<Vec<_>>().join(" and ")),

@@ -87,6 +87,16 @@ fn pipelines_and_generation_have_pages() {
     let page_said = said(&page);
     let names: Vec<&Value> = page_said["programs"].as_array().unwrap().iter().map(|it| &it["name"]).collect();
     assert_eq!(names, ["prefill", "decode"]);
+    // Both steps are held, and what else operations could be is said of each.
+    let holdings = page_said["memory"][0]["holdings"].as_array().unwrap();
+    let sum: u64 = holdings.iter().map(|it| it["bytes"].as_u64().unwrap()).sum();
+    let explained = json(&["explain", &plan, "--alternatives"]);
+    assert_eq!(sum, explained["held_bytes"].as_u64().unwrap());
+    works(&["explain", &plan, "--alternatives", "--html", &page]);
+    let page_said = said(&page);
+    assert_eq!(page_said["otherwise"], explained["decode"]["otherwise"]);
+    let count = |it: &Value| it["alternatives"].as_array().unwrap().len();
+    assert_eq!(count(&page_said), count(&explained["prefill"]) + count(&explained["decode"]));
 }
 
 #[test]

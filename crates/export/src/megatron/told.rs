@@ -128,16 +128,21 @@ fn kinds(model: &Model) -> Vec<One> {
     if let Some(epsilon) = model.root_mean_square {
         // What a file has in f32, to as many places as that tells apart.
         let argument = format!("--normalization RMSNorm --norm-epsilon {epsilon:.0e}");
-        let keys =
-            vec![of_model("normalization", "RMSNorm"), of_model("layernorm_epsilon", number_of(epsilon))];
+        let keys = vec![
+            of_model("normalization", "RMSNorm"),
+            of_model("layernorm_epsilon", number_of(&format!("{epsilon:.1e}"))),
+        ];
         all.push(said(argument, keys));
     }
     all
 }
 
-/// A small number as YAML has it, which without a point is a word.
-fn number_of(value: f64) -> String {
-    format!("{value:.1e}")
+/// A number with an exponent as YAML has it, which without a point is a word.
+fn number_of(text: &str) -> String {
+    match text.split_once('e') {
+        Some((number, exponent)) if !number.contains('.') => format!("{number}.0e{exponent}"),
+        _ => text.to_owned(),
+    }
 }
 
 fn degrees(strategy: &Strategy) -> Vec<One> {
@@ -282,7 +287,7 @@ fn optimizer(strategy: &Strategy) -> One {
                 key("optimizer", &"adam"),
                 key("adam_beta1", &beta1.0),
                 key("adam_beta2", &beta2.0),
-                key("adam_eps", &number_of(epsilon.0)),
+                key("adam_eps", &number_of(&format!("{:e}", epsilon.0))),
                 key("weight_decay", &decay.0),
             ],
         ),
@@ -311,7 +316,12 @@ fn layout(stages: &[u64]) -> String {
 
 #[cfg(test)]
 mod tests {
-    use super::layout;
+    use super::{layout, number_of};
+
+    #[test]
+    fn numbers_keep_their_digits_and_have_a_point() {
+        assert_eq!(["1e-8", "1.25e-8", "-2e3"].map(number_of), ["1.0e-8", "1.25e-8", "-2.0e3"]);
+    }
 
     #[test]
     fn layouts_have_embeddings_first_and_the_loss_last() {

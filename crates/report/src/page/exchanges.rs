@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use lower::{Action, Collective, CollectiveKind, Program, Stream};
 use planner_ir::{AxisId, Mesh, Phase};
 use serde_json::{Value, json};
-use simulate::{Class, Span, Timeline, common};
+use simulate::{Class, Span, common};
 
 use super::spans::on;
 
@@ -30,11 +30,14 @@ struct Exchange {
 
 /// What the first rank of a kind exchanges with others of its stage: with whom, how often, how much it receives
 /// (bytes), how long that takes and how much of it nothing is computed beside (nanoseconds).
-pub(super) fn exchanges(timeline: &Timeline<'_>, class: &Class, meshes: &[Ranks<'_>]) -> Vec<Value> {
-    let program = timeline.program(class);
-    let spans: Vec<Span> = timeline.spans(class).collect();
+pub(super) fn exchanges(
+    program: &Program,
+    class: &Class,
+    spans: &[Span],
+    meshes: &[Ranks<'_>],
+) -> Vec<Value> {
     let mut all: BTreeMap<(Vec<u64>, &'static str, Phase), Exchange> = BTreeMap::new();
-    for span in on(program, &spans, &Stream::exchanges) {
+    for span in on(program, spans, &Stream::exchanges) {
         let instruction = &program.instructions[span.instruction];
         let (Some(communicator), Some(kind)) =
             (instruction.action.communicator(), instruction.action.exchange())
@@ -47,7 +50,7 @@ pub(super) fn exchanges(timeline: &Timeline<'_>, class: &Class, meshes: &[Ranks<
         exchange.bytes = exchange.bytes.saturating_add(received(program, &instruction.action));
         exchange.spans.push(span);
     }
-    let computing = on(program, &spans, &|it| it == Stream::Compute);
+    let computing = on(program, spans, &|it| it == Stream::Compute);
     let first = class.ranks.first().copied().unwrap_or(0);
     let value = |((members, kind, phase), it): ((Vec<u64>, &'static str, Phase), Exchange)| {
         let time: f64 = it.spans.iter().map(|span| span.end - span.start).sum();

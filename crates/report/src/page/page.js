@@ -216,8 +216,8 @@ function devices() {
   function exchanged(device) {
     if (!said.timeline) return [element("p", { class: "quiet" }, said.why_no_timeline)];
     const program = programOf(device);
-    const kinds = said.timeline.ranks.filter((it) => programOf(it.rank) === program);
-    const rank = kinds.find((it) => it.rank <= device && device < it.rank + it.ranks) || kinds[0];
+    const kinds = said.timeline.ranks.filter((it) => programOf(it.ranks[0]) === program);
+    const rank = kinds.find((it) => it.ranks.includes(device)) || kinds[0];
     if (!rank || !rank.with.length) return [element("p", { class: "quiet" }, "It exchanges nothing.")];
     const all = [...rank.with].sort((a, b) => b.seconds - a.seconds);
     const longest = all[0].seconds;
@@ -312,7 +312,8 @@ function operations(block) {
 /// What is known of an operation: its partition, and what a step takes where it is computed otherwise.
 function detail(row, it, block) {
   if (row.nextSibling?.classList?.contains("more")) { row.nextSibling.remove(); return; }
-  const other = said.alternatives.find((one) => one.block === block.name && one.origin === it.name);
+  const other = said.alternatives.find((one) => one.program === block.program && one.block === block.name &&
+    one.origin === it.name);
   const command = "shardloom explain " + said.path + " --alternatives --html page.html";
   const price = other && (other.price.seconds ? time(other.price.seconds) + " (" + more(other.price.seconds) + ")" :
     other.price.missing_bytes ? "does not fit: " + size(other.price.missing_bytes) + " too few" :
@@ -326,7 +327,8 @@ function detail(row, it, block) {
 
 function model() {
   const programs = said.programs.map((program, number) => {
-    const blocks = program.blocks.map((block) => {
+    const blocks = program.blocks.map((it) => {
+      const block = { ...it, program: program.name };
       const sum = block.operations.reduce((sum, it) => sum + whole(it), 0);
       const body = element("div", {});
       const made = element("details", { class: "block", ontoggle: () => {
@@ -373,7 +375,7 @@ function schedule() {
     all.ranks.forEach((rank, number) => {
       const y = number * lane;
       context.fillStyle = ink;
-      context.fillText("rank " + rank.rank + (rank.ranks > 1 ? " +" + (rank.ranks - 1) : ""), 2, y + 14);
+      context.fillText("rank " + rank.ranks[0] + (rank.ranks.length > 1 ? " +" + (rank.ranks.length - 1) : ""), 2, y + 14);
       for (const [start, end, phase, micro] of rank.turns) {
         box(start, end, y + 2, 15, PHASES[phase]);
         if (place(end) - place(start) > 14 && place(start) >= left) {
@@ -384,7 +386,7 @@ function schedule() {
       for (const [start, end] of rank.exchanged) box(start, end, y + 18, 4, "#d5553f");
     });
     context.fillStyle = ink;
-    context.fillText("rank " + full.rank + ", instructions" + (full.left_out ? ", the first " +
+    context.fillText("rank " + full.ranks[0] + ", instructions" + (full.left_out ? ", the first " +
       full.instructions.length : ""), 2, top + 18);
     for (const [start, length, stream, name, phase] of full.instructions) {
       const y = top + 26 + streams.indexOf(stream) * 22;
@@ -431,7 +433,7 @@ function schedule() {
     const found = full.instructions.find((it) => it[2] === stream && moment >= it[0] && moment < it[0] + it[1]);
     return found ? all.names[found[3]] + ", " + found[4] + "\n" + span(found[0], found[0] + found[1]) : "";
   }
-  const rows = all.ranks.map((it) => ["rank " + it.rank + (it.ranks > 1 ? " and " + (it.ranks - 1) + " like it" : ""),
+  const rows = all.ranks.map((it) => ["rank " + it.ranks[0] + (it.ranks.length > 1 ? " and " + (it.ranks.length - 1) + " like it" : ""),
     it.stages.join(", "), time(it.computing / 1e9), time(it.exchanging / 1e9), time(it.exposed / 1e9),
     percent(it.computing, all.length)]);
   section("schedule", "What ranks do when", element("div", { class: "row" },
@@ -451,7 +453,7 @@ function held_over_time(rank) {
   const width = 1100, high = 120, most = Math.max(...rank.memory.map((it) => it[1]));
   const points = rank.memory.map(([at, bytes]) => (60 + at / said.timeline.length * (width - 70)).toFixed(1) + "," +
     (high - 20 - bytes / most * (high - 40)).toFixed(1));
-  return element("div", { class: "scroll" }, element("p", { class: "quiet" }, "What rank " + rank.rank +
+  return element("div", { class: "scroll" }, element("p", { class: "quiet" }, "What rank " + rank.ranks[0] +
     " holds over a step, " + size(most) + " at most."), drawn("svg", { width: "100%", viewBox: "0 0 " + width + " " + high },
     drawn("line", { class: "axis", x1: 60, x2: width - 10, y1: high - 20, y2: high - 20 }),
     drawn("polyline", { points: points.join(" "), fill: "none", stroke: PALETTE[0], "stroke-width": 1.5 }),
@@ -501,7 +503,7 @@ function limits() {
   const way = said.limits.length === 0 && element("p", {}, "Other sizes of memory: ", element("code", {},
     said.commands.memory));
   section("limits", "Memory against time", element("p", { class: "quiet" }, said.limits.length ?
-    "The same mesh and model with less memory, each planned anew." : "This plan alone was priced."), way,
+    "The same mesh and model with other memory, each planned anew." : "This plan alone was priced."), way,
     element("div", { class: "row" }, element("label", { for: "price" }, "$ for a device and hour"), price), holder, refused);
 }
 

@@ -32,16 +32,15 @@ pub fn timeline(timeline: &Timeline<'_>, meshes: &[Ranks<'_>]) -> Value {
             let program = timeline.program(class);
             let spans: Vec<Span> = timeline.spans(class).collect();
             let mut value = json!({
-                "rank": class.ranks.first(),
-                "ranks": class.ranks.len(),
+                "ranks": class.ranks,
                 "computing": nanoseconds(class.computing),
                 "exchanging": nanoseconds(class.communicating),
                 "exposed": nanoseconds(class.exposed),
-                "stages": stages(program),
+                "stages": program.stages(),
                 "turns": turns(program, &spans, timeline.seconds),
                 "exchanged": busy(program, &spans, timeline.seconds),
                 "memory": moments(&timeline.memory(class), timeline.seconds),
-                "with": exchanges(timeline, class, meshes),
+                "with": exchanges(program, class, &spans, meshes),
             });
             if number == busiest {
                 value["instructions"] = json!(instructions(program, &spans, &mut names));
@@ -85,15 +84,6 @@ impl Names {
         self.numbers.insert(name.to_owned(), self.all.len() - 1);
         self.all.len() - 1
     }
-}
-
-/// The stages of which a program has parts.
-fn stages(program: &Program) -> Vec<usize> {
-    let mut stages: Vec<usize> =
-        program.repeated.iter().flat_map(|it| &it.parts).map(|part| part.stage).collect();
-    stages.sort_unstable();
-    stages.dedup();
-    stages
 }
 
 /// What is computed in one go: a part of a step, for a micro-batch.

@@ -326,16 +326,9 @@ impl Told<'_> {
         if !self.planned.staged {
             return line;
         }
-        let stages: Vec<String> = self.stages(class).iter().map(usize::to_string).collect();
+        let stages: Vec<String> =
+            self.timeline.program(class).stages().iter().map(usize::to_string).collect();
         format!("{line} {:>12}   {}", seconds(self.idle(class)), stages.join(", "))
-    }
-
-    /// The stages of a class of ranks.
-    fn stages(&self, class: &Class) -> Vec<usize> {
-        let parts = self.timeline.program(class).repeated.iter().flat_map(|it| &it.parts);
-        let mut stages: Vec<usize> = parts.map(|part| part.stage).collect();
-        stages.dedup();
-        stages
     }
 
     /// How long a rank neither computes nor exchanges within its stage: it waits for other stages, or
@@ -399,7 +392,7 @@ impl Told<'_> {
             });
             if planned.staged {
                 value["idle_seconds"] = json!(self.idle(class));
-                value["stages"] = json!(self.stages(class));
+                value["stages"] = json!(timeline.program(class).stages());
             }
             value
         };

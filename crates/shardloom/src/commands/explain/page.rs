@@ -4,9 +4,10 @@ use std::path::Path;
 
 use ::export::{Job, Target as Runtime};
 use ::plan::json::Content;
-use ::plan::{MachineName, Pipeline, Plan, Proof, Recompute, strategy};
+use ::plan::{Holding, MachineName, Pipeline, Plan, Proof, strategy};
 use autoparallel::mesh;
 use cost_models::cluster::Cluster;
+use cost_models::quantity::{self, counted};
 use cost_models::throughput::Throughput;
 use driver::pipeline::{self, Target};
 use files::{Failure, written};
@@ -15,10 +16,11 @@ use report::summary::proof;
 use report::throughput;
 use search::Section;
 use serde_json::{Value, json};
-use simulate::{Order, Timeline};
+use simulate::Order;
 
 use crate::arguments::ExplainArguments;
 use crate::commands::Context;
+use crate::commands::simulate::{Asked, simulated};
 
 /// With how much of what a plan holds it is planned again (parts).
 const LIMITS: [f64; 5] = [0.5, 0.65, 0.8, 0.92, 1.25];
@@ -52,8 +54,7 @@ pub(super) fn write(
         Content::Pipeline(pipeline) => throughput::of_pipeline(pipeline, pipeline.seconds(), on),
         Content::Generation(generation) => throughput::of_plan(&generation.decode, about.seconds, on),
     };
-    context.progress.say("simulating");
-    let (timeline, why) = match timeline(&explained, &about) {
+    let (timeline, why) = match timeline(&explained, &about, arguments, context) {
         Ok(timeline) => (timeline, String::new()),
         Err(why) => (Value::Null, format!("Not simulated: {why}")),
     };
@@ -62,6 +63,14 @@ pub(super) fn write(
         Content::Plan(plan) if arguments.alternatives => limits(plan, &explained, arguments, context)?,
         _ => Vec::new(),
     };
+    let mut alternatives = Vec::new();
+    for (program, _) in &about.programs {
+        let own = listed(said, &program.name, "alternatives");
+        alternatives.extend(own.into_iter().map(|mut it| {
+            it["program"] = json!(program.name);
+            it
+        }));
+    }
     let page = json!({
         "title": about.title,
         "path": arguments.plan.display().to_string(),
@@ -76,11 +85,11 @@ pub(super) fn write(
         "terms": about.terms,
         "hidden_seconds": about.hidden,
         "programs": page::programs(&about.programs),
-        "memory": about.memory(),
+        "memory": about.memory(said),
         "machine": machine(about.machine, on),
         "limits": limits,
-        "otherwise": array(&said["otherwise"]),
-        "alternatives": array(&said["alternatives"]),
+        "otherwise": listed(said, "decode", "otherwise"),
+        "alternatives": alternatives,
         "exports": exports(&explained),
         "commands": commands(&arguments.plan, &about),
     });
@@ -110,7 +119,7 @@ impl<'a> About<'a> {
                 let about =
                     Self::of_plan(content, &generation.decode, Program::of_generation(generation), path);
                 let each = generation.plans().map(|(name, plan)| {
-                    (name, format!("{}, {}", cost_models::quantity::seconds(plan.seconds()), proof(plan)))
+                    (name, format!("{}, {}", quantity::seconds(plan.seconds()), proof(plan)))
                 });
                 Self { facts: about.facts.into_iter().chain(each).collect(), ..about }
             }
@@ -134,7 +143,7 @@ impl<'a> About<'a> {
                     "machine",
                     format!("{}, mesh {} ({})", plan.machine.name, mesh::sizes(&plan.mesh), plan.mesh),
                 ),
-                ("strategy", in_words(plan).join("; ")),
+                ("strategy", strategy(plan).join("; ")),
             ],
             machine: &plan.machine,
             seconds: plan.seconds(),
@@ -156,7 +165,7 @@ impl<'a> About<'a> {
             pipeline.machine.name,
             counted(pipeline.stages.len(), "stage"),
             counted(pipeline.schedule.groups.len(), "group"),
-            counted(usize::try_from(pipeline.micro_batches()).unwrap_or(usize::MAX), "micro-batch"),
+            counted(pipeline.micro_batches(), "micro-batch"),
             pipeline::staged::kind(pipeline).map_or("a schedule of its own", schedule::Kind::name),
         );
         // Of stages that are said nothing is proven of others.
@@ -165,9 +174,9 @@ impl<'a> About<'a> {
             Proof::Gap { lower_bound } => Some(lower_bound).filter(|it| *it > 0.0),
         };
         let proof = lower_bound.map_or_else(String::new, |bound| {
-            match cost_models::quantity::gap(pipeline.seconds() / bound - 1.0) {
+            match quantity::gap(pipeline.seconds() / bound - 1.0) {
                 Some(gap) => {
-                    format!("at most {gap} above a proven bound, {}", cost_models::quantity::seconds(bound))
+                    format!("at most {gap} above a proven bound, {}", quantity::seconds(bound))
                 }
                 None => "no setup is faster".to_owned(),
             }
@@ -191,17 +200,20 @@ impl<'a> About<'a> {
     }
 
     /// What devices hold: all of a plan alike, those of a pipeline's groups.
-    fn memory(&self) -> Vec<Value> {
+    fn memory(&self, said: &Value) -> Vec<Value> {
         match self.content {
             Content::Plan(plan) => page::groups(&[of_plan(plan)]),
             Content::Generation(generation) => {
-                // Both steps are there at once, and the fuller one says how much.
-                let fullest = generation.plans().map(|(_, plan)| plan);
-                let fullest = fullest.max_by_key(|plan| plan.memory.iter().map(|it| it.bytes).sum::<u64>());
-                page::groups(&fullest.map(of_plan).into_iter().collect::<Vec<_>>())
+                // Both steps are there at once; their kinds are told of the one that is larger.
+                let fullest = generation.plans().map(|(_, plan)| plan).max_by_key(|plan| bytes(plan));
+                let fullest = fullest.unwrap_or(&generation.decode);
+                let beside = said["held_bytes"].as_u64().unwrap_or(0).saturating_sub(bytes(fullest));
+                let mut holdings = fullest.memory.clone();
+                holdings.push(Holding { kind: "the other step".to_owned(), bytes: beside });
+                page::groups(&[(0, fullest.mesh.devices(), &holdings, fullest.capacity)])
             }
             Content::Pipeline(pipeline) => {
-                let of = |(group, holdings): (usize, &'a Vec<::plan::Holding>)| {
+                let of = |(group, holdings): (usize, &'a Vec<Holding>)| {
                     let own = pipeline.stages.iter().enumerate();
                     let mut own = own.filter(|(number, _)| pipeline.group(*number) == group);
                     let stage = own.next().map(|it| it.1);
@@ -231,12 +243,8 @@ impl<'a> About<'a> {
     }
 }
 
-fn of_plan(plan: &Plan) -> (u64, u64, &[::plan::Holding], u64) {
+fn of_plan(plan: &Plan) -> (u64, u64, &[Holding], u64) {
     (0, plan.mesh.devices(), &plan.memory, plan.capacity)
-}
-
-fn counted(count: usize, name: &str) -> String {
-    cost_models::quantity::counted(count, name)
 }
 
 fn model(model: &::plan::ModelFile) -> String {
@@ -248,57 +256,32 @@ fn terms(all: &[::plan::Term]) -> Vec<Value> {
     all.iter().map(|it| json!({ "name": it.name, "seconds": it.seconds })).collect()
 }
 
-fn array(value: &Value) -> Value {
-    if value.is_array() { value.clone() } else { json!([]) }
+/// A list of what `explain` says of a program by its name: of generation, each has its own.
+fn listed(said: &Value, program: &str, key: &str) -> Vec<Value> {
+    let own = said.get(program).unwrap_or(said);
+    own[key].as_array().cloned().unwrap_or_default()
 }
 
 /// What ranks do when, by the clock of the machine; of generation, in the step of a token.
-fn timeline(explained: &Explained<'_>, about: &About<'_>) -> Result<Value, String> {
-    let cluster = explained.cluster.as_ref().map_err(Clone::clone)?;
-    if cluster.devices() != about.machine.devices {
-        return Err(format!(
-            "the plan is for {} devices, and the machine {} has {}",
-            about.machine.devices,
-            cluster.full_name(),
-            cluster.devices()
-        ));
-    }
-    let words = |error: &dyn std::fmt::Display| error.to_string();
-    let told = |timeline: Timeline<'_>| {
-        let mut value = page::timeline(&timeline, &about.ranks());
-        value["seconds"] = json!(timeline.seconds);
-        value
-    };
-    let of_plan = |plan: &Plan| {
-        let alike = pipeline::alike(plan).map_err(|error| words(&error))?;
-        let machine = cluster.single().ok_or("the machine has several kinds of nodes")?;
-        simulate::simulate(&alike, machine, Order::Streams).map(told).map_err(|error| words(&error))
-    };
-    match explained.content {
-        Content::Plan(plan) => of_plan(plan),
-        Content::Generation(generation) => of_plan(&generation.decode),
-        Content::Pipeline(pipeline) => {
-            let groups = lower::grouped(pipeline).map_err(|error| words(&error))?;
-            let timeline = simulate::simulate_grouped(&groups, cluster, Order::Streams);
-            timeline.map(told).map_err(|error| words(&error))
-        }
-    }
-}
-
-/// What a plan is in words, with what it computes again.
-fn in_words(plan: &Plan) -> Vec<String> {
-    let mut words = strategy(plan);
-    let all = plan.recipe.as_ref().map_or(&[][..], |recipe| &recipe.recompute);
-    let count = |of: fn(&Recompute) -> bool| all.iter().filter(|it| of(it)).count();
-    let kinds = [
-        (count(|it| *it == Recompute::Full), "all"),
-        (count(|it| *it == Recompute::Selective), "the inside of attention"),
-        (count(|it| matches!(it, Recompute::AllBut(_))), "all but some values"),
-    ];
-    for (blocks, what) in kinds.into_iter().filter(|it| it.0 > 0) {
-        words.push(format!("{what} of {} computed again", counted(blocks, "block")));
-    }
-    words
+fn timeline(
+    explained: &Explained<'_>,
+    about: &About<'_>,
+    arguments: &ExplainArguments,
+    context: &Context<'_, '_>,
+) -> Result<Value, String> {
+    explained.cluster.as_ref().map_err(Clone::clone)?;
+    let (machine, settings) = (arguments.machine.as_deref(), &arguments.set.settings[..]);
+    let asked = Asked { plan: &arguments.plan, machine, settings, order: Order::Streams };
+    let mut value = Value::Null;
+    let simulated =
+        simulated(explained.content, &asked, &|words| context.progress.say(words), &mut |name, it| {
+            if name != "prefill" {
+                value = page::timeline(it.timeline, &about.ranks());
+                value["seconds"] = json!(it.timeline.seconds);
+            }
+            Ok(())
+        });
+    simulated.map(|()| value).map_err(|failure| failure.to_string())
 }
 
 /// The same model on the same mesh with other memory.
@@ -316,15 +299,15 @@ fn limits(
     let prepared = pipeline::Prepared { fixed, ..prepared };
     let held = bytes(plan);
     let one = |part: f64| {
-        let capacity = cost_models::quantity::whole_bytes(part * cost_models::units::exact(held)).0;
-        context.progress.say(format!("planning with {}", cost_models::quantity::bytes(capacity)));
+        let capacity = quantity::whole_bytes(part * cost_models::units::exact(held)).0;
+        context.progress.say(format!("planning with {}", quantity::bytes(capacity)));
         let target = Target { capacity, ..Target::of(machine, &plan.mesh) };
         Ok(match pipeline::plan(&prepared, &plan.model, &target, &mut |_, _| {}) {
             Ok(made) => json!({
                 "capacity": capacity,
                 "bytes": bytes(&made),
                 "seconds": made.seconds(),
-                "strategy": in_words(&made),
+                "strategy": strategy(&made),
             }),
             Err(failure @ (Failure::Usage(_) | Failure::Internal(_))) => return Err(failure),
             Err(failure) => json!({ "capacity": capacity, "impossible": failure.to_string() }),
