@@ -72,8 +72,10 @@ pub enum Role {
 pub enum Heat {
     /// Not: its clock falls while the product goes on.
     Cold,
-    /// Long: it runs as fast as its power allows.
+    /// Long, with products alone: it runs as fast as its power allows.
     Warm,
+    /// Long, with steps of a whole model: other work stands before, after and beside a product.
+    InStep,
 }
 
 impl MatrixProduct {
@@ -104,10 +106,10 @@ const PARTS: [u64; 3] = [1, 2, 4];
 /// Bytes for an element of a piece of a sum: written and read in 32 bits.
 const PER_PIECE: f64 = 8.0;
 
-/// Time of a matrix product in a program that computes all the time: [`Heat::Warm`].
+/// Time of a matrix product in steps of a whole model: [`Heat::InStep`].
 #[must_use]
 pub fn matrix_product(device: &Device, product: &MatrixProduct) -> Seconds {
-    matrix_product_at(device, product, Heat::Warm)
+    matrix_product_at(device, product, Heat::InStep)
 }
 
 /// Time of a matrix product.
@@ -118,6 +120,7 @@ pub fn matrix_product(device: &Device, product: &MatrixProduct) -> Seconds {
 /// ```text
 /// heat(c) = c · (1 + (1/sustained − 1) · c/(c + heating))        cold
 /// heat(c) = c/sustained                                          warm
+/// heat(c) = c/(sustained · in step)                              in a step
 /// ```
 ///
 /// Source: see the top of this file; the fall of the rate with the time of a product is a fit.
@@ -173,14 +176,14 @@ pub fn turning(device: &Device, turned: Bytes, row: Bytes) -> Seconds {
     (turned / rate.value).max(crowded * (turned / aliased.value))
 }
 
-/// What a multiplication or addition takes in the fastest products of a device that is warm, whatever
-/// their sizes (seconds): by the best tile, of which each processor has one.
+/// What a multiplication or addition takes in the fastest products in steps of a device, whatever their
+/// sizes (seconds): by the best tile, of which each processor has one.
 pub(crate) fn fastest(device: &Device, precision: Precision) -> f64 {
     let products = &device.products;
     let one = MatrixProduct::forward(1, [1, 1, 1], precision);
     let of = |tile: &Tile| step(device, &one, *tile) / (2.0 * exact(tile.m * tile.n));
     let best = products.tiles.value.iter().map(of).fold(f64::INFINITY, f64::min);
-    best / (exact(products.processors.value.0) * products.sustained.value.0)
+    best / (exact(products.processors.value.0) * products.sustained.value.0 * products.in_step.value.0)
 }
 
 /// Time that a processor takes to add one product of a column and a row to a tile (seconds).
@@ -209,11 +212,14 @@ fn waves(device: &Device, product: &MatrixProduct, tile: Tile, step: f64, parts:
 fn heated(device: &Device, computing: f64, heat: Heat) -> f64 {
     let products = &device.products;
     let sustained = products.sustained.value.0;
-    let felt = match heat {
-        Heat::Warm => 1.0,
-        Heat::Cold => computing / (computing + products.heating.value.0),
-    };
-    computing * (1.0 + (1.0 / sustained - 1.0) * felt)
+    match heat {
+        Heat::Cold => {
+            let felt = computing / (computing + products.heating.value.0);
+            computing * (1.0 + (1.0 / sustained - 1.0) * felt)
+        }
+        Heat::Warm => computing / sustained,
+        Heat::InStep => computing / (sustained * products.in_step.value.0),
+    }
 }
 
 fn fourth(time: f64) -> f64 {

@@ -55,6 +55,9 @@ pub struct Products {
     pub start: Known<Seconds>,
     /// The part of the rate of a short product that one keeps up for long: power is limited.
     pub sustained: Known<Ratio>,
+    /// The part of that rate that a product has in a step of a whole model, with other work before, after and
+    /// beside it.
+    pub in_step: Known<Ratio>,
     /// Time of computing after which half of that limit is felt (seconds).
     pub heating: Known<Seconds>,
     /// How operands get to where they are multiplied, if nothing is multiplied meanwhile: of a thread.

@@ -181,6 +181,7 @@ fn products(m: &Measurements, source: &str) -> Option<Products> {
         tile_start: Known::new(m.tile_start, source)?,
         start: Known::new(m.product_start, source)?,
         sustained: whole()?,
+        in_step: whole()?,
         heating: Known::new(m.launch, source)?,
         packing: Some(Packing {
             cache: Known::new(m.packing_cache, source)?,

@@ -2,6 +2,7 @@
 //!
 //! - [`read`] — what a configuration says, in the words of stated setups
 //! - [`space`] — the setups that a framework runs on the same devices
+//! - [`told`] — what a framework takes for a plan that is exported to it
 //! - [`errors`] — how far published runs are from what is predicted
 
 pub mod read;
@@ -9,3 +10,5 @@ pub mod read;
 pub mod space;
 
 pub mod errors;
+
+pub mod told;

@@ -17,6 +17,9 @@ pub(crate) struct Watched;
 /// Whether memory was asked for last that was not there.
 static IS_MISSING: AtomicBool = AtomicBool::new(false);
 
+/// Whether a thread is saying so.
+static IS_SAID: AtomicBool = AtomicBool::new(false);
+
 /// The exit code of what is asked for and cannot be done.
 const REFUSED: i32 = 2;
 
@@ -58,6 +61,10 @@ unsafe impl GlobalAlloc for Watched {
 pub(crate) fn say_what_is_missing() {
     let ends = || {
         if IS_MISSING.load(Ordering::SeqCst) {
+            // Another thread that wants memory too ends with this process.
+            while IS_SAID.swap(true, Ordering::SeqCst) {
+                std::thread::yield_now();
+            }
             // Nothing may be allocated any more.
             let _ = std::io::Write::write_all(&mut std::io::stderr(), MESSAGE.as_bytes());
             low_level::exit(REFUSED);
@@ -66,7 +73,7 @@ pub(crate) fn say_what_is_missing() {
         let _ = low_level::emulate_default_handler(SIGABRT);
     };
     #[expect(unsafe_code, reason = "a signal is acted upon")]
-    // SAFETY: what is done is a load, a write of bytes that are there to what has no buffer, and an end.
+    // SAFETY: what is done is on atomics, a write of bytes that are there to what has no buffer, and an end.
     let registered = unsafe { low_level::register(SIGABRT, ends) };
     // Where that cannot be had the system ends this process, as it would any other.
     drop(registered);

@@ -80,6 +80,9 @@ pub(super) struct ProductsFile {
     pub(super) tile_start: Number,
     pub(super) start: Number,
     pub(super) sustained: Number,
+    /// Files from before there was this number: the rate of long products.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(super) in_step: Option<Number>,
     pub(super) heating: Number,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(super) packing: Option<PackingFile>,

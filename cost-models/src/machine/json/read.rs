@@ -14,7 +14,7 @@ use crate::machine::{
     ByPrecision, Device, InSwitch, Leaves, Link, Machine, Network, NetworkHops, Node, Pace, Packing, Pass,
     Passes, Products, Protocol, Sockets, Tile, Together, Transport, Turned, Wiring,
 };
-use crate::units::Bytes;
+use crate::units::{Bytes, Ratio};
 
 pub(super) fn machine(file: MachineFile) -> Result<Machine, Fault> {
     if file.format != FORMAT {
@@ -145,12 +145,27 @@ fn products(file: &ProductsFile) -> Result<Products, Fault> {
         tile_start: known("device.products.tile_start", &file.tile_start)?,
         start: known("device.products.start", &file.start)?,
         sustained: known("device.products.sustained", &file.sustained)?,
+        in_step: in_step(file)?,
         heating: known("device.products.heating", &file.heating)?,
         packing: packing.transpose()?,
         input_gradient: known("device.products.input_gradient", &file.input_gradient)?,
         weight_gradient: known("device.products.weight_gradient", &file.weight_gradient)?,
     })
 }
+
+/// The rate in a step; where a file does not say it, that of long products.
+fn in_step(file: &ProductsFile) -> Result<Known<Ratio>, Fault> {
+    let field = "device.products.in_step";
+    match &file.in_step {
+        Some(number) => known(field, number),
+        None => {
+            Known::new(Ratio(1.0), NOT_STATED).ok_or_else(|| fault(field, "source", "a blank", "a source"))
+        }
+    }
+}
+
+/// Why a machine's products are as fast in steps as alone.
+const NOT_STATED: &str = "not stated: as long products";
 
 /// The largest side of a tile: larger ones fit no processor's memory.
 const LARGEST_TILE: u64 = 1 << 12;

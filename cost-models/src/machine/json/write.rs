@@ -77,6 +77,7 @@ impl From<&Products> for ProductsFile {
             tile_start: number(&products.tile_start),
             start: number(&products.start),
             sustained: number(&products.sustained),
+            in_step: Some(number(&products.in_step)),
             heating: number(&products.heating),
             packing: products.packing.as_ref().map(packing),
             input_gradient: number(&products.input_gradient),

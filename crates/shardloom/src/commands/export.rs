@@ -1,5 +1,6 @@
 //! `export`: a plan in the words of another runtime.
 
+mod expected; // what a framework takes for it
 mod traces; // of what is simulated
 
 use std::fmt::Write as _;
@@ -9,14 +10,19 @@ use ::export::{Device, Exported, Job, Runs, Target};
 use ::plan::MachineName;
 use ::plan::json::Content;
 use cost_models::cluster::Cluster;
+use cost_models::model_flops::StepWork;
 use cost_models::quantity;
 use driver::projected;
 use files::written::{self, Before};
 use files::{Failure, machine, plan_file};
+use report::throughput;
 use serde_json::{Value, json};
 
 use super::{Context, Said};
 use crate::arguments::{ExportArguments, To};
+use expected::Expected;
+
+pub(super) use expected::say_expected;
 
 /// Writes a plan for another runtime.
 pub(crate) fn export(arguments: &ExportArguments, context: &Context<'_, '_>) -> Result<Said, Failure> {
@@ -45,15 +51,17 @@ fn for_runtime(
     let named: Vec<(&str, &[u8])> = exported.files.iter().map(|it| (it.name, it.text.as_bytes())).collect();
     let before = if *force { Before::Replaced } else { Before::Kept };
     let paths = written::into(output, &named, before)?;
-    let there = match (&exported.runs, cluster) {
-        (Runs::Parameters, _) => None,
+    let (mut there, mut runs_in) = (None, None);
+    match (&exported.runs, cluster) {
+        (Runs::Parameters, _) => {}
         (runs, Ok(cluster)) => {
             context.progress.say("pricing what the target runs");
-            Some(projected::price(plan, &content, runs, &cluster)?)
+            there = Some(projected::price(plan, &content, runs, &cluster)?);
+            runs_in = expected::of(&job, &exported, &cluster, &work(&content));
         }
         (_, Err(failure)) if arguments.machine.is_some() => return Err(failure),
-        (_, Err(failure)) => Some(Err(failure.to_string())),
-    };
+        (_, Err(failure)) => there = Some(Err(failure.to_string())),
+    }
     let own = job.seconds();
     let mut said = exported.json();
     said["seconds"] = seconds(&own.iter().map(|it| it.1).collect::<Vec<_>>(), &own);
@@ -62,8 +70,19 @@ fn for_runtime(
         Some(Err(why)) => json!({ "impossible": why }),
         None => Value::Null,
     };
+    said["expected"] = runs_in.as_ref().map_or(Value::Null, Expected::json);
     said["paths"] = json!(paths.iter().map(|it| it.display().to_string()).collect::<Vec<_>>());
-    Ok(Said { text: text(&exported, &own, there.as_ref(), &paths), json: said })
+    let expected = runs_in.as_ref().map(Expected::lines).unwrap_or_default();
+    Ok(Said { text: text(&exported, &own, there.as_ref(), &expected, &paths), json: said })
+}
+
+/// What a step of a plan needs.
+fn work(content: &Content) -> StepWork {
+    match content {
+        Content::Plan(plan) => throughput::work(plan),
+        Content::Pipeline(pipeline) => throughput::work_of_stages(pipeline),
+        Content::Generation(generation) => throughput::work(&generation.decode),
+    }
 }
 
 /// The machine that a plan was made for.
@@ -93,6 +112,7 @@ fn text(
     exported: &Exported,
     own: &[(&'static str, f64)],
     there: Option<&Result<Vec<f64>, String>>,
+    expected: &[String],
     paths: &[PathBuf],
 ) -> String {
     let mut text = String::new();
@@ -126,6 +146,9 @@ fn text(
             let _ = writeln!(text, "there      not priced: {why}");
         }
         None => {}
+    }
+    for line in expected {
+        let _ = writeln!(text, "{line}");
     }
     for path in paths {
         let _ = writeln!(text, "written    {}", path.display());

@@ -4,6 +4,7 @@ use std::collections::BTreeMap;
 use std::fmt::Write as _;
 use std::path::Path;
 
+use ::export::Job;
 use ::plan::{Pipeline, Recipe};
 use autoparallel::limits::Limits;
 use autoparallel::mesh;
@@ -28,6 +29,7 @@ use report::weight_roles::Weights;
 use schedule::{Kind, Schedule};
 use search::Rules;
 
+use super::export::say_expected;
 use super::{Context, Said, stopped};
 use crate::arguments::{PlanArguments, Stages};
 use crate::progress::Progress;
@@ -193,9 +195,11 @@ fn said(
     for line in found.lines() {
         let _ = writeln!(text, "{line}");
     }
-    let _ = writeln!(text, "plan written to {}", arguments.output.display());
     let mut json = summary_json(pipeline, throughput.as_ref());
     json["parameters"] = weights.json();
+    let told = (Job::of_pipeline(pipeline), arguments.runtime);
+    say_expected(told, (machines, &throughput::work_of_stages(pipeline)), &mut text, &mut json);
+    let _ = writeln!(text, "plan written to {}", arguments.output.display());
     found.say(&mut json, &|words| context.warn(words));
     Ok(Said { text, json })
 }

@@ -2,6 +2,7 @@
 
 use std::fmt::Write as _;
 
+use ::export::Job;
 use ::plan::{Plan, Recompute};
 use driver::compile::{self, Wanted};
 use driver::derived;
@@ -15,6 +16,7 @@ use report::summary::{summary, summary_json};
 use report::throughput;
 use report::weight_roles::Weights;
 
+use super::export::say_expected;
 use super::{Context, Said, stopped};
 use crate::arguments::{Mode, PlanArguments, Stages};
 
@@ -137,6 +139,8 @@ fn planned(arguments: &PlanArguments, context: &mut Context<'_, '_>) -> Result<S
     for line in found.lines() {
         let _ = writeln!(text, "{line}");
     }
+    let told = (Job::of_plan(&chosen.plan), arguments.runtime);
+    say_expected(told, (&cluster, &throughput::work(&chosen.plan)), &mut text, &mut json);
     let _ = writeln!(text, "plan written to {}", arguments.output.display());
     found.say(&mut json, &|words| context.warn(words));
     Ok(Said { text, json })

@@ -1,0 +1,98 @@
+//! What a framework takes for a plan, by its own figures: beside what the plan's own programs take.
+
+use ::export::{Exported, Job, Target};
+use ::score::told;
+use cost_models::cluster::Cluster;
+use cost_models::machine::Machine;
+use cost_models::model_flops::StepWork;
+use cost_models::quantity;
+use cost_models::throughput::Throughput;
+use report::throughput;
+use serde_json::{Value, json};
+
+/// What a framework takes, or why that is not known.
+pub(super) struct Expected {
+    title: &'static str,
+    of: Result<(told::Expected, Option<Throughput>), String>,
+}
+
+/// What it takes for what it is told of a plan whose step needs so much; nothing of what has no published runs.
+pub(super) fn of(job: &Job<'_>, exported: &Exported, cluster: &Cluster, work: &StepWork) -> Option<Expected> {
+    // A plan on nodes of one kind may use a part of them.
+    let machines: Vec<(Machine, u64)> = match cluster.kinds() {
+        [machine] => vec![(machine.clone(), job.devices())],
+        kinds => kinds.iter().map(|it| (it.clone(), it.devices())).collect(),
+    };
+    let with_rate = |it: told::Expected| {
+        let rate = throughput::of(work, it.time.total().0, job.devices(), Some(cluster));
+        (it, rate)
+    };
+    let expected = told::expected(job, exported, machines)?;
+    Some(Expected { title: exported.target.title(), of: expected.map(with_rate) })
+}
+
+/// Adds what a framework takes for a plan that was made for it to what is said of the plan.
+pub(in crate::commands) fn say_expected(
+    (job, target): (Job<'_>, Option<Target>),
+    (cluster, work): (&Cluster, &StepWork),
+    text: &mut String,
+    json: &mut Value,
+) {
+    let job = job.on(super::device(cluster));
+    let made = |target: Target| match ::export::export(&job, target) {
+        Ok(exported) => of(&job, &exported, cluster, work),
+        Err(error) => Some(Expected { title: target.title(), of: Err(error.to_string()) }),
+    };
+    let Some(expected) = target.and_then(made) else { return };
+    for line in expected.lines() {
+        *text += &line;
+        text.push('\n');
+    }
+    json["expected"] = expected.json();
+}
+
+impl Expected {
+    /// Lines for people.
+    pub(super) fn lines(&self) -> Vec<String> {
+        let title = self.title;
+        let (expected, rate) = match &self.of {
+            Ok(known) => known,
+            Err(why) => return vec![format!("expected   of {title} not known: {why}")],
+        };
+        let seconds = quantity::seconds(expected.time.total().0);
+        let bars = expected.error.map_or_else(String::new, |it| format!(", give or take {it:.1} %"));
+        let mut lines = vec![format!("expected   {seconds} for a step by the figures of {title}{bars}")];
+        let indented = rate.iter().flat_map(Throughput::lines);
+        lines.extend(indented.map(|(about, words)| format!("  {about:<9}{words}")));
+        if !expected.fits {
+            let (held, room) = (predict::memory::words(expected.held), predict::memory::words(expected.room));
+            lines.push(format!("  memory   {held} of {room} there: it does not fit by these figures"));
+        }
+        lines
+    }
+
+    /// For programs.
+    pub(super) fn json(&self) -> Value {
+        let (expected, rate) = match &self.of {
+            Ok(known) => known,
+            Err(why) => return json!({ "unknown": why }),
+        };
+        let terms: Vec<Value> = expected
+            .time
+            .terms()
+            .iter()
+            .filter(|term| term.time.0 > 0.0)
+            .map(|term| json!({ "name": term.name, "seconds": term.time.0 }))
+            .collect();
+        let mut json = json!({
+            "framework": expected.runner.figures(),
+            "seconds": expected.time.total().0,
+            "error_percent": expected.error,
+            "terms": terms,
+            "memory_bytes": expected.held,
+            "fits": expected.fits,
+        });
+        throughput::add(rate.as_ref(), &mut json);
+        json
+    }
+}
