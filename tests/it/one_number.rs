@@ -1,4 +1,5 @@
-//! One number everywhere: what a plan says that a step takes, what `explain` says and what `simulate` finds.
+//! One number everywhere: what a plan says that a step takes, what `explain` says and what `simulate` finds; and
+//! that more to choose from makes it no larger.
 
 use std::path::Path;
 
@@ -124,4 +125,35 @@ fn plan_explain_and_simulate_say_one_number() {
     let wrong: Vec<String> = all.flat_map(|(number, setup)| wrong(number, setup, &folder)).collect();
     std::fs::remove_dir_all(&folder).unwrap();
     assert!(wrong.is_empty(), "\n{}", wrong.join("\n"));
+}
+
+/// Models, and how they are planned, with time steps offered.
+const OFFERED: [(&str, &str); 3] = [
+    ("llama3_8b", "--machine h100-80g-8x --mesh 8 --dim batch=1 --dim sequence=8192 TRAIN"),
+    ("mistral_7b", "--machine h100-80g-8x --mesh 2x4 --dim batch=2 --dim sequence=4096 TRAIN"),
+    ("phi3_mini", "--machine a100-80g-4x --mesh 2x2 --dim batch=1 --dim sequence=8192"),
+];
+
+/// How far above its bound a plan is that is not looked for among fewer partitions: `OPEN` in
+/// `crates/search/src/planner.rs`.
+const OPEN: f64 = 0.001;
+
+#[test]
+fn time_steps_make_no_plan_slower() {
+    let folder = std::env::temp_dir().join(format!("shardloom-time-steps-{}", std::process::id()));
+    std::fs::create_dir_all(&folder).unwrap();
+    let path = folder.join("plan.json").display().to_string();
+    for (model, how) in OFFERED {
+        let config = Path::new(env!("CARGO_MANIFEST_DIR")).join("configs").join(format!("{model}.json"));
+        let (config, how) = (config.display().to_string(), how.replace("TRAIN", TRAIN));
+        let seconds = |steps: &str| {
+            let mut arguments = vec!["plan", &config, "-o", &path, "--json", "--in-time", steps];
+            arguments.extend(how.split_whitespace());
+            let plan: serde_json::Value = serde_json::from_str(&said(&arguments)).unwrap();
+            plan["seconds"].as_f64().unwrap()
+        };
+        let [auto, never] = ["auto", "never"].map(seconds);
+        assert!(auto <= (1.0 + OPEN) * never, "{model} {how}: {auto} with time steps, {never} without");
+    }
+    std::fs::remove_dir_all(&folder).unwrap();
 }

@@ -114,7 +114,10 @@ fn again(strategy: &Strategy) -> Recompute {
 /// The mesh of a stage group, and what its axes are for: data, context and tensor parallelism from the outermost
 /// axis on, experts over the innermost data parallel devices.
 fn ruled(strategy: &Strategy, job: &Job<'_>) -> Result<(Mesh, Rules), Failure> {
-    let Strategy { data, context, tensor, experts, zero, sharded, sequence, .. } = *strategy;
+    let Strategy { data, context, tensor, experts, sharded, sequence, .. } = *strategy;
+    // What one micro-batch owes is summed once, into the parts that the update takes, whether a framework has
+    // room for whole gradients besides or not.
+    let zero = if strategy.zero == 1 && strategy.micro_batches == 1 { 2 } else { strategy.zero };
     let inner = if experts > 1 { experts } else { sharded };
     if !data.is_multiple_of(inner) {
         return Err(Failure::Input(format!("{inner} devices are no part of {data} data parallel ones")));

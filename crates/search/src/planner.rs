@@ -219,7 +219,7 @@ fn widely(request: &Request<'_>, others: &[Cut<'_>], derive: Option<&Derive<'_>>
 type Outcome = Result<(Plan, Vec<usize>), PlanError>;
 
 /// How far above its bound a plan may be that is not looked for among fewer partitions (parts of the bound).
-const OPEN: f64 = 0.1;
+const OPEN: f64 = 0.001;
 
 /// Whether a search for what fits has left much open: among fewer partitions it may find what it has missed.
 fn is_open(found: &Outcome) -> bool {

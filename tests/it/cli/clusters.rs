@@ -140,7 +140,7 @@ fn blocks_are_dealt_to_groups_whose_meshes_differ() {
     let folder = Folder::new("dealt-unequal");
     let fixed = ["stages=1,2", "microbatches=2", "recompute=none", "schedule=1f1b"];
     let (chosen, words) = cheapest(&folder, "cpu-3x", &fixed);
-    assert!(words.contains("1 groups of mesh 1, 1 groups of mesh 2, 2 micro-batches"), "{words}");
+    assert!(words.contains("1 group of mesh 1, 1 group of mesh 2, 2 micro-batches"), "{words}");
     let Content::Pipeline(made) = read_any(&fs::read(folder.path("p.json")).unwrap()).unwrap() else {
         panic!("no pipeline")
     };
@@ -175,7 +175,7 @@ fn groups_that_differ_win_where_blocks_do_not_divide() {
     }
     let three = made(&["pp=3"]).0;
     let (chosen, words) = made(&[]);
-    assert!(words.starts_with("chosen     1 groups of mesh 2x2, 2 groups of mesh 2, "), "{words}");
+    assert!(words.starts_with("chosen     1 group of mesh 2x2, 2 groups of mesh 2, "), "{words}");
     assert!(words.contains("none of all there are is below"), "{words}");
     // So many groups are only of meshes that differ.
     assert!((three / chosen - 1.0).abs() < 0.02, "{three}, {chosen}");

@@ -3,6 +3,7 @@
 use std::collections::BTreeSet;
 use std::fmt;
 
+use cost_models::quantity::counted;
 use files::Failure;
 use plan::Recompute;
 use planner_ir::Mesh;
@@ -46,7 +47,9 @@ impl fmt::Display for Setup {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let Self { groups, mesh, micro_batches, recompute, rules: _ } = self;
         let mesh = crate::mesh::sizes(mesh);
-        write!(f, "{groups} groups of mesh {mesh}, {micro_batches} micro-batches, recompute {recompute}")
+        let groups = counted(*groups, "group");
+        let micro_batches = counted(*micro_batches, "micro-batch");
+        write!(f, "{groups} of mesh {mesh}, {micro_batches}, recompute {recompute}")
     }
 }
 
@@ -91,9 +94,10 @@ impl fmt::Display for Chosen {
         let Self { meshes, micro_batches, recompute, rules } = self;
         for (number, run) in meshes.chunk_by(|a, b| a == b).enumerate() {
             let comma = if number > 0 { ", " } else { "" };
-            write!(f, "{comma}{} groups of mesh {}", run.len(), crate::mesh::sizes(&run[0]))?;
+            let groups = counted(run.len(), "group");
+            write!(f, "{comma}{groups} of mesh {}", crate::mesh::sizes(&run[0]))?;
         }
-        write!(f, ", {micro_batches} micro-batches, recompute {recompute}")?;
+        write!(f, ", {}, recompute {recompute}", counted(*micro_batches, "micro-batch"))?;
         rules.as_ref().map_or(Ok(()), |rules| write!(f, ", {} parallel", limits::in_words(rules)))
     }
 }
