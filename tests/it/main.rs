@@ -46,3 +46,8 @@ mod simgrid; // programs in another simulator
 mod training; // training steps of real models
 #[cfg(test)]
 mod tidy; // the rules that the repository itself obeys
+
+/// As the program has it: searches make and leave many small tables.
+#[cfg(test)]
+#[global_allocator]
+static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;

@@ -62,7 +62,7 @@ const SETUPS: [Setup; 20] = [
         "mistral_7b",
         "--machine h200-141g-8x --mesh 8 --dim batch=16 --dim sequence=4096 \
          TRAIN --clip 1",
-        Some(LINKS),
+        None,
     ),
     ("phi3_mini", "--machine l40s-48g-8x --mesh 8 --dim batch=8 --dim sequence=1024 TRAIN", Some(LINKS)),
     ("gemma2_9b", "--machine h100-80g-8x --mesh 8 --dim batch=8 --dim sequence=2048 TRAIN --clip 1", None),

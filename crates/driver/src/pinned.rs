@@ -115,9 +115,12 @@ fn again(strategy: &Strategy) -> Recompute {
 /// axis on, experts over the innermost data parallel devices.
 fn ruled(strategy: &Strategy, job: &Job<'_>) -> Result<(Mesh, Rules), Failure> {
     let Strategy { data, context, tensor, experts, sharded, sequence, .. } = *strategy;
-    // What one micro-batch owes is summed once, into the parts that the update takes, whether a framework has
-    // room for whole gradients besides or not.
-    let zero = if strategy.zero == 1 && strategy.micro_batches == 1 { 2 } else { strategy.zero };
+    // With one micro-batch, what lies in parts between steps is gathered once, ahead of its use, and what gradients
+    // owe is summed once, behind: so do frameworks whose exchanges run beside computing, whatever they hold whole.
+    let zero = match (strategy.zero, strategy.micro_batches) {
+        (1.., 1) => 3,
+        (zero, _) => zero,
+    };
     let inner = if experts > 1 { experts } else { sharded };
     if !data.is_multiple_of(inner) {
         return Err(Failure::Input(format!("{inner} devices are no part of {data} data parallel ones")));

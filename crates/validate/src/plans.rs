@@ -150,7 +150,7 @@ terms. An error is |said − measured| / measured.
 
 A plan is of what our programs do, not of what the framework does. *With the framework* adds to it, by name,
 what the framework's figures differ by from those of our programs (`cost-models/frameworks/shardloom.json`): the
-rate of its products and of its kernels of attention in a step, passes that it does not fuse, what it hides or
+rate of its kernels of attention in a step, passes that it does not fuse, what it hides or
 does not, waiting for the host. Without these terms it is the plan. Where states have no equal parts for all devices,
 as FSDP has on 96, the plan is for fewer, with as many examples on each.
 ";
@@ -158,26 +158,21 @@ as FSDP has on 96, the plan is for fewer, with as many examples on each.
 const FOUND: &str = "
 ## Where plans and measurements differ, and why
 
-- **Gradients are summed twice where they are clipped.** What micro-batches owe is summed for the norm of all
-  gradients and again for the update, since copies of a state are not held for several readers. Of GPT-3 530B
-  on 2,240 A100 (`t00139`) that is 1.2 s of the planned update instead of 0.6, and 10 s of the simulated step of
-  52: without clipping, plan and simulation are 42.8 and 42.1 s. Frameworks sum once. It is a fault of plans,
-  not of their costs.
 - **Gradients of micro-batches are added by an operation of its own**, which reads 6 and writes 4 bytes of each
   parameter every time; frameworks have the product add to what is there. It is most of what pipelines with many
   micro-batches are planned too long (`pointwise` among the framework's terms).
-- **Traffic of tensor parallelism is exposed in plans**, and partly hidden in Megatron-Core
-  (`tensor-parallel traffic`).
-- **Products take 6.5 % longer in steps than the rates of machine files say** (`products`): a figure that is
-  fitted to half of the training rows of all frameworks. Costs of plans do not have it.
+- **Traffic of tensor parallelism is exposed in plans**, and mostly hidden in Megatron-Core
+  (`tensor-parallel traffic`). Of GPT 32B on eight tensor-parallel H100 (`t00143`) it is 294 ms of gathers and
+  reduce-scatters of activations, which computing waits for: 204 ms of it is the difference.
+- **Products have their rate in steps**, `device.products.in_step` of machine files, 6.5 % below that of the same
+  products alone: it is fitted to half of the training rows of all frameworks, and plans and `predict` share it.
 - **Attention**: FlashAttention 2 does not reach the rate of a Hopper's own instructions, older Megatron has
   scores in memory, eager FSDP has a rate of its own (`attention`); a plan has the device's best kernel.
-- **Sums after the last micro-batch are exposed in plans**, where frameworks have them beside its backward pass
-  (`gradient reduction`).
+- **Sums after the last micro-batch, and gathers of new parameters, are exposed in plans**, where frameworks have
+  them beside its backward pass and the next forward pass (`gradient reduction`, `weight gathering`): of GPT 70B on
+  512 H100 (`t00144`) 350 and 175 ms of 3.1 s. A setup of one micro-batch gathers ahead and sums behind.
 - **Simulations with tensor parallelism are up to 9 % shorter than plans**: in programs, products of weights'
   gradients run beside sums of operands' gradients, which the clocks of a plan take as standing in the way.
-- **Not explained**: rows of `megatron_core_h100` with eight tensor-parallel devices are 17 to 52 % too long, of
-  which the framework's terms are a part only; `t00143` has 409 ms of gathers and 378 of sums in 1,349.
 ";
 
 /// The page of these lines.
