@@ -4,7 +4,8 @@
 //! A file is a sequence of messages, each after its length: a `GlobalMetadata`, then a `Node` for each instruction as
 //! often as it runs, and for each rank to which or from which one sends or receives. Times are whole microseconds in
 //! the format: starts and ends are rounded, so that times do not drift, and the exact duration is an attribute
-//! (`seconds`).
+//! (`seconds`). The size of an exchange is that of what a rank has before it, as ASTRA-sim takes it: of an all-gather
+//! one part (`astra-sim/system/collective/Ring.cc`, `ComType::All_Gather`).
 //!
 //! Source: MLCommons Chakra, `schema/protobuf/et_def.proto`; the types of attributes as in its
 //! `src/generator/generator.py`.
@@ -197,9 +198,12 @@ impl<'a> Nodes<'a> {
         };
         let (name_of_group, members) =
             self.names.get(&communicator).map_or_else(|| (String::new(), &[][..]), |it| (it.0.clone(), it.1));
+        // What a rank has before it.
+        let ranks = u64::try_from(members.len()).unwrap_or(u64::MAX).max(1);
+        let size = if kind == CollectiveKind::AllGather { bytes / ranks } else { bytes };
         let mut attributes = vec![
             ("comm_type", Attribute::Integer(comm_type(kind))),
-            ("comm_size", Attribute::Integer(bytes)),
+            ("comm_size", Attribute::Integer(size)),
             ("pg_name", Attribute::Text(name_of_group.into())),
         ];
         attributes

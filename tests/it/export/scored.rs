@@ -26,7 +26,11 @@ fn there_and_back(folder: &Folder, plan: &str, target: &str) -> (Value, Value) {
         if matches!(target, "megatron" | "bridge") { &[] } else { &["--config", &model, "--sequence", "16"] };
     let scored: Value = serde_json::from_str(&works(&[&fixed[..], beside].concat())).unwrap();
     assert_eq!(scored["not_understood"], json!([]), "{target}");
-    assert!(scored["seconds"].as_f64().unwrap() > 0.0);
+    // What the framework takes is said as it is exported.
+    let seconds = |it: &Value| it["seconds"].as_f64().unwrap();
+    let (expected, score) = (seconds(&exported["expected"]), seconds(&scored));
+    assert!(score > 0.0 && (expected / score - 1.0).abs() < 1e-9, "{target}: {expected} and {score}");
+    assert_eq!(exported["expected"]["memory_bytes"], scored["memory_bytes"], "{target}");
     (exported["strategy"].clone(), scored["setup"].clone())
 }
 
