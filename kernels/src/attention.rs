@@ -7,7 +7,7 @@
 
 use std::ops::Range;
 
-use planner_ir::{Attention, Blind, DType, Pairing};
+use planner_ir::{Attention, Blind, Pairing};
 
 use crate::array::{Span, Tensor, TensorMut, expect_dtype, extents};
 use crate::error::KernelError;
@@ -18,9 +18,11 @@ use crate::product::{Extents, Matrix, product};
 use crate::wide::wide;
 
 mod gradient;
+mod mask;
 mod merge;
 
 pub(crate) use gradient::attention_gradient;
+use mask::{Mask, add_row};
 pub(crate) use merge::attention_merge;
 
 /// How many queries are done at a time.
@@ -41,13 +43,8 @@ pub(crate) fn attention(
             return Err(KernelError::Count { of: "results", found: results.len(), expected });
         }
     };
-    let (q, k, v, mask) = match operands {
-        [q, k, v] => (q, k, v, None),
-        [q, k, v, mask] => (q, k, v, Some(mask)),
-        _ => {
-            let found = operands.len();
-            return Err(KernelError::Count { of: "operands", found, expected: "3 or 4" });
-        }
+    let [q, k, v, rest @ ..] = operands else {
+        return Err(KernelError::Count { of: "operands", found: operands.len(), expected: "3 to 6" });
     };
     for x in [k, v] {
         expect_dtype(x.dtype, q.dtype)?;
@@ -61,7 +58,7 @@ pub(crate) fn attention(
             Some(statistics) => Some(statistics.elements_mut()?),
             None => None,
         };
-        let mask = Mask::<T>::new(mask, &shape)?;
+        let mask = Mask::<T>::new(rest, shape.scores())?;
         let (q, k, v) = (q.elements()?, k.elements()?, v.elements()?);
         let run = Run { attention, shape, q, k, v, mask };
         run.compute(y.elements_mut()?, statistics)
@@ -127,6 +124,11 @@ impl Shape {
         Err(KernelError::Shape { of: "statistics", found: found.to_vec(), expected })
     }
 
+    /// The extents of the scores.
+    fn scores(&self) -> [usize; 4] {
+        [self.batch, self.heads, self.queries, self.keys]
+    }
+
     /// The keys of the block that a query of the block may see.
     fn seen(&self, attention: &Attention, query: usize) -> Range<usize> {
         if !attention.causal && attention.window.is_none() {
@@ -151,76 +153,6 @@ impl Shape {
         attention.blind == Blind::Once
             && !self.seen(attention, score[2]).contains(&score[3])
             && mask.hides(score)
-    }
-}
-
-/// A mask, repeated to the scores.
-struct Mask<'a, T> {
-    elements: Elements<'a, T>,
-    /// How far apart its elements lie along each dimension of the scores.
-    strides: Vec<usize>,
-}
-
-/// What a mask's elements do to scores.
-enum Elements<'a, T> {
-    None,
-    Adds(&'a [T]),
-    Hides(&'a [u8]),
-}
-
-impl<'a, T: Float> Mask<'a, T> {
-    fn new(mask: Option<&Tensor<'a>>, shape: &Shape) -> Result<Self, KernelError> {
-        let Some(mask) = mask else { return Ok(Self { elements: Elements::None, strides: vec![] }) };
-        let scores = [shape.batch, shape.heads, shape.queries, shape.keys];
-        let strides = repeated(&extents(mask.shape)?, &scores)?;
-        let elements = match mask.dtype {
-            DType::Bool => Elements::Hides(mask.truths()?),
-            _ => Elements::Adds(mask.elements()?),
-        };
-        Ok(Self { elements, strides })
-    }
-
-    /// Where the element for a score is.
-    fn place(&self, score: [usize; 4]) -> usize {
-        score.into_iter().zip(&self.strides).map(|(at, stride)| at * stride).sum()
-    }
-
-    /// Whether it hides a key.
-    fn hides(&self, score: [usize; 4]) -> bool {
-        match self.elements {
-            Elements::None => false,
-            Elements::Adds(mask) => mask[self.place(score)] == T::LOWEST,
-            Elements::Hides(mask) => mask[self.place(score)] == 0,
-        }
-    }
-
-    /// How far apart the elements for neighbouring keys lie.
-    fn stride(&self) -> usize {
-        self.strides.last().copied().unwrap_or(0)
-    }
-
-    /// Applies it to the scores of the keys that a query sees, the first of which is given.
-    fn apply(&self, first: [usize; 4], row: &mut [T]) {
-        let (place, stride) = (self.place(first), self.stride());
-        match self.elements {
-            Elements::None => {}
-            Elements::Adds(mask) if stride == 1 => {
-                let length = row.len();
-                wide!(add_row, (row, &mask[place..place + length]));
-            }
-            Elements::Adds(mask) => {
-                for (index, score) in row.iter_mut().enumerate() {
-                    *score = score.plus(mask[place + index * stride]);
-                }
-            }
-            Elements::Hides(mask) => {
-                for (index, score) in row.iter_mut().enumerate() {
-                    if mask[place + index * stride] == 0 {
-                        *score = T::LOWEST;
-                    }
-                }
-            }
-        }
     }
 }
 
@@ -371,14 +303,6 @@ fn blind_score<T: Float>() -> T {
 fn bound_row<T: Float>((row, cap): (&mut [T], T)) {
     for score in row {
         *score = cap.times(score.over(cap).tanh());
-    }
-}
-
-/// `row += mask`.
-#[inline(always)]
-fn add_row<T: Float>((row, mask): (&mut [T], &[T])) {
-    for (score, &mask) in row.iter_mut().zip(mask) {
-        *score = score.plus(mask);
     }
 }
 

@@ -308,8 +308,8 @@ pub enum Op {
     /// The gradients of attention towards q, k, v and, if `mask`, its mask of numbers. With the
     /// weights `p = exp(score - largest) / sum` by the statistics and `ds = p * (dy·v - dy·y)`: `dv = pᵀ dy`,
     /// `dq = scale * (ds * bound') k`, `dk = scale * (ds * bound')ᵀ q`, `dmask = ds`, summed over
-    /// what the mask is repeated along. Operands q, k, v, y, statistics, dy, and the mask if
-    /// attention had one; y and statistics are what attention makes of the whole sequences.
+    /// what the mask is repeated along. Operands q, k, v, y, statistics, dy, and the mask and the documents
+    /// if attention had them; y and statistics are what attention makes of the whole sequences.
     ///
     /// Source: Dao, "FlashAttention-2", 2023, algorithm 2.
     AttentionGradient {

@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 
 use cost_models::quantity;
-use planner_ir::{Graph, Node, Op, ValueId};
+use planner_ir::{Attention, Graph, Node, Op, ValueId};
 use rewrite::{AttentionKind, Sight, attentions, predicts_tokens};
 use serde_json::{Value, json};
 
@@ -75,7 +75,7 @@ impl Found {
 
 /// What masks the scores of attention.
 fn mask(node: &Node) -> Option<ValueId> {
-    node.operands.get(3).filter(|_| matches!(node.op, Op::Attention(_))).copied()
+    matches!(node.op, Op::Attention(_)).then(|| Attention::masks(&node.operands[3..]).0.copied()).flatten()
 }
 
 /// What a user should know of some attention.

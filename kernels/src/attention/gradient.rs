@@ -9,7 +9,8 @@ use std::ops::Range;
 
 use planner_ir::{Attention, Blind};
 
-use super::{Mask, ROWS, Shape, blind_score, bound_row};
+use super::mask::Mask;
+use super::{ROWS, Shape, blind_score, bound_row};
 use crate::array::{Tensor, TensorMut, expect_dtype};
 use crate::error::KernelError;
 use crate::norm::dot;
@@ -18,18 +19,18 @@ use crate::product::{Extents, Matrix, add_product, product};
 use crate::wide::wide;
 
 /// The gradients towards q, k, v and, if there is a fourth result, the mask; operands q, k, v, y,
-/// statistics, dy, and the mask if there is one.
+/// statistics, dy, and the mask and documents if there are some.
 pub(crate) fn attention_gradient(
     attention: &Attention,
     operands: &[Tensor],
     results: &mut [TensorMut],
 ) -> Result<(), KernelError> {
     let [q, k, v, y, statistics, dy, rest @ ..] = operands else {
-        return Err(KernelError::Count { of: "operands", found: operands.len(), expected: "6 or 7" });
+        return Err(KernelError::Count { of: "operands", found: operands.len(), expected: "6 to 9" });
     };
     let (dq, dk, dv, dmask) = match results {
         [dq, dk, dv] => (dq, dk, dv, None),
-        [dq, dk, dv, dmask] if !rest.is_empty() => (dq, dk, dv, Some(dmask)),
+        [dq, dk, dv, dmask] if Attention::masks(rest).0.is_some() => (dq, dk, dv, Some(dmask)),
         _ => return Err(KernelError::Count { of: "results", found: results.len(), expected: "3 or 4" }),
     };
     for x in [k, v, y, dy] {
@@ -48,7 +49,7 @@ pub(crate) fn attention_gradient(
     with_float!(q.dtype, "the gradient of attention", T => {
         let run = Run {
             attention,
-            mask: Mask::<T>::new(rest.first(), &shape)?,
+            mask: Mask::<T>::new(rest, shape.scores())?,
             shape,
             q: q.elements()?,
             k: k.elements()?,

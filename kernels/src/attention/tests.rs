@@ -1,5 +1,6 @@
 //! Attention and rotation against their definitions.
 
+use arbtest::arbitrary::{Result, Unstructured};
 use arbtest::arbtest;
 use planner_ir::{Attention, Blind, Op, Pairing, Real};
 
@@ -84,6 +85,26 @@ fn queries_see_what_they_should() {
         let found = one(&op, &[&q, &k, &v, &mask]);
         let hides = |index: &[u64]| numbers.at(index) <= 0.0;
         check(&found, |index| expected(&attention, [&q, &k, &v], hides, |_| 0.0, index));
+
+        let numbered = |u: &mut Unstructured<'_>, shape: [u64; 4]| {
+            let count = usize::try_from(shape.iter().product::<u64>()).unwrap();
+            let numbers = (0..count).map(|_| u.int_in_range(-1..=1)).collect::<Result<Vec<i32>, _>>()?;
+            Ok((Array::of(shape, &numbers).unwrap(), numbers))
+        };
+        let examples = if u.arbitrary()? { b } else { 1 };
+        let (own, of_queries) = numbered(u, [examples, 1, s, 1])?;
+        let (others, of_keys) = numbered(u, [examples, 1, 1, t])?;
+        let number = |numbers: &[i32], length: u64, [example, place]: [u64; 2]| {
+            numbers[usize::try_from((example % examples) * length + place).unwrap()]
+        };
+        let differ = |index: &[u64]| {
+            number(&of_queries, s, [index[0], index[2]]) != number(&of_keys, t, [index[0], index[3]])
+        };
+        let found = one(&op, &[&q, &k, &v, &own, &others]);
+        check(&found, |index| expected(&attention, [&q, &k, &v], differ, |_| 0.0, index));
+        let found = one(&op, &[&q, &k, &v, &mask, &own, &others]);
+        let both = |index: &[u64]| differ(index) || hides(index);
+        check(&found, |index| expected(&attention, [&q, &k, &v], both, |_| 0.0, index));
         Ok(())
     });
 }

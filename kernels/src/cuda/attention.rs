@@ -175,11 +175,65 @@ fn blind_score(dtype: DType) -> String {
     literal(dtype, f64::from(Attention::BLIND))
 }
 
+/// The operands after those that every attention has, and the number of the first.
+#[derive(Clone, Copy)]
+struct Masks<'a> {
+    given: &'a [Piece],
+    first: usize,
+}
+
+/// What masks do to a score.
+#[derive(Default)]
+struct Hiding {
+    /// Statements that read what they say of `query` and `key`, at `batch` and `head`; none without masks.
+    read: Vec<String>,
+    /// Under which conditions the key is hidden.
+    conditions: Vec<&'static str>,
+    /// A statement that applies the mask.
+    applied: &'static str,
+}
+
+impl Masks<'_> {
+    /// Declares them, and says what they do.
+    fn declared(self, shape: &Shape, arguments: &mut Arguments) -> Result<Hiding, Uncovered> {
+        let scores = [shape.batches, shape.heads, shape.queries, shape.keys];
+        let mut read = |piece: &Piece, number: usize, [name, to, stride]: [&str; 3]| {
+            let strides = repeated_strides(&piece.type_.shape, &scores)
+                .ok_or_else(|| Uncovered::Missing(format!("a mask of {}", piece.type_)))?;
+            arguments.reads(name, piece.type_.dtype, Argument::Operand(number));
+            for (of, each) in ["b", "h", "q", "k"].into_iter().zip(strides) {
+                arguments.integer(&format!("{stride}{of}"), each);
+            }
+            let (t, dtype) = (computed(piece.type_.dtype), piece.type_.dtype.name());
+            let place = ["batch", "head", "query", "key"].map(|it| format!("{it} * {stride}{}", &it[..1]));
+            Ok(format!("{t} {to}; t_load_{dtype}_1({name} + {}, &{to});", place.join(" + ")))
+        };
+        let (mask, documents) = Attention::masks(self.given);
+        let mut hiding = Hiding::default();
+        if let Some(mask) = mask {
+            hiding.read.push(read(mask, self.first, ["mask", "adds", "m"])?);
+            let (condition, applied) = match mask.type_.dtype {
+                DType::Bool => ("!adds", "if (!adds) s = HIDDEN;"),
+                _ => ("adds == HIDDEN", "s += adds;"),
+            };
+            hiding.conditions.push(condition);
+            hiding.applied = applied;
+        }
+        if let Some([queries, keys]) = documents {
+            let first = self.first + self.given.len() - 2;
+            hiding.read.push(read(queries, first, ["documents", "own_document", "document_"])?);
+            hiding.read.push(read(keys, first + 1, ["key_documents", "document", "key_document_"])?);
+            hiding.conditions.push("own_document != document");
+        }
+        Ok(hiding)
+    }
+}
+
 /// Declares what scores need, and says how they are made.
 fn scores(
     attention: &Attention,
     shape: &Shape,
-    mask: Option<(&Piece, Argument)>,
+    masks: Masks<'_>,
     tile: u64,
     arguments: &mut Arguments,
 ) -> Result<Scores, Uncovered> {
@@ -193,22 +247,15 @@ fn scores(
         let _ = writeln!(text, "                const {} bent = t_tanh_{s}(s / {cap});", computed(dtype));
         let _ = writeln!(text, "                s = {cap} * bent;\n                SLOPE");
     }
+    let hiding = masks.declared(shape, arguments)?;
     let mut hides = None;
-    if let Some((mask, given)) = mask {
-        let scores = [shape.batches, shape.heads, shape.queries, shape.keys];
-        let strides = repeated_strides(&mask.type_.shape, &scores)
-            .ok_or_else(|| Uncovered::Missing(format!("a mask of {}", mask.type_)))?;
-        arguments.reads("mask", mask.type_.dtype, given);
-        for (name, stride) in ["mb", "mh", "mq", "mk"].into_iter().zip(strides) {
-            arguments.integer(name, stride);
-        }
-        let name = mask.type_.dtype.name();
-        let place = "mask + batch * mb + head * mh + query * mq + key * mk";
-        let read = format!("{} adds; t_load_{name}_1({place}, &adds);", computed(mask.type_.dtype));
-        let applied = if mask.type_.dtype == DType::Bool { "if (!adds) s = HIDDEN;" } else { "s += adds;" };
-        let _ = writeln!(text, "                if (query < queries && key < keys) {{ {read} {applied} }}");
-        let is_hidden = if mask.type_.dtype == DType::Bool { "!adds" } else { "adds == HIDDEN" };
-        hides = Some(format!("{read} twice = {is_hidden};"));
+    if !hiding.read.is_empty() {
+        let read = hiding.read.join(" ");
+        let of_documents = hiding.conditions.last().filter(|it| it.contains("document"));
+        let other = of_documents.map_or(String::new(), |it| format!(" if ({it}) s = HIDDEN;"));
+        let applied = format!(" {}{other}", hiding.applied);
+        let _ = writeln!(text, "                if (query < queries && key < keys) {{ {read}{applied} }}");
+        hides = Some(format!("{read} twice = {};", hiding.conditions.join(" || ")));
     }
     let bounded = attention.causal || attention.window.is_some();
     let mut apart = String::new();
@@ -252,7 +299,7 @@ fn scores(
     if attention.window.is_some() {
         let _ = write!(whole, " && first_key > first_query{worth} + {} + shift - window", (tile - 1) * step);
     }
-    if mask.is_some() || softcap != 0.0 {
+    if !masks.given.is_empty() || softcap != 0.0 {
         whole = "0".to_owned();
     }
     let [text, twice] =
@@ -286,11 +333,11 @@ pub(super) fn attention(
     for (name, piece) in [("q", q), ("k", k), ("v", v), ("y", y)] {
         strides(name, piece, &mut arguments);
     }
-    let mask = operands.get(3).map(|mask| (mask, Argument::Operand(3)));
+    let masks = Masks { given: &operands[3..], first: 3 };
     if shape.is_for_tensor_cores() && y.type_.dtype == shape.dtype {
-        return tensor::attention(attention, &shape, mask, arguments, results);
+        return tensor::attention(attention, &shape, masks, arguments, results);
     }
-    let scores = scores(attention, &shape, mask, TILE, &mut arguments)?;
+    let scores = scores(attention, &shape, masks, TILE, &mut arguments)?;
     let statistics = results.get(1).map_or(String::new(), |it| {
         format!(
             "        const {} pair[2] = {{most[r], sum[r]}};\n        \

@@ -102,10 +102,10 @@ pub(super) fn attention(attention: Attention, site: &Site<'_>, emit: &mut Emit<'
         return NoGradient::new("`attention` has no gradient through its statistics");
     }
     let Some(dy) = site.gradient() else { return Ok(vec![None; site.operands.len()]) };
-    let mask = site.wanted.get(3).is_some_and(Option::is_some);
+    let (given, _) = Attention::masks(&site.operands[3..]);
+    let mask = given.is_some() && site.wanted.get(3).is_some_and(Option::is_some);
     let (y, statistics) = (site.results[0], site.results[1]);
-    let mut operands = [&site.operands[..3], &[y, statistics, dy]].concat();
-    operands.extend(site.operands.get(3));
+    let operands = [&site.operands[..3], &[y, statistics, dy], &site.operands[3..]].concat();
     emit.phase = site.joint_phase();
     let attention = Attention { statistics: false, ..attention };
     let results = emit.all(Op::AttentionGradient { attention, mask }, &operands);

@@ -39,12 +39,12 @@ pub(super) fn norm_gradient_type(dims: usize, operands: &[Type]) -> Result<Vec<T
     Ok(vec![operands[0].clone()])
 }
 
-/// Operands q, k, v, y, statistics, dy and perhaps a mask.
+/// Operands q, k, v, y, statistics, dy and perhaps a mask, and documents.
 pub(super) fn attention_gradient_type(mask: bool, operands: &[Type]) -> Result<Vec<Type>> {
-    let given: Vec<Type> = operands[..3].iter().chain(operands.get(6)).cloned().collect();
+    let given: Vec<Type> = operands[..3].iter().chain(&operands[6..]).cloned().collect();
     // Told with the places that operands have here.
     let placed = |error| match error {
-        TypeError::Operand(3, found, expected) => TypeError::Operand(6, found, expected),
+        TypeError::Operand(at @ 3.., found, expected) => TypeError::Operand(at + 3, found, expected),
         other => other,
     };
     expect(operands, 0, operands[0].dtype.is_float(), "floating-point numbers")?;

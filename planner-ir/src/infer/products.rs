@@ -1,6 +1,6 @@
 //! The results of contractions, attention, convolutions, experts and regions.
 
-use super::checks::{broadcast, checked_elements, expect, same_dtype};
+use super::checks::{broadcast, checked_elements, expect, is_index, same_dtype};
 use super::{Result, TypeError};
 use crate::data::{DType, Type};
 use crate::op::{Attention, Contract, Conv, Label, Region};
@@ -61,18 +61,31 @@ pub(super) fn attention_type(attention: &Attention, operands: &[Type]) -> Result
     expect(operands, 1, k[0] == q[0] && k[3] == q[3], "the batch and size of the queries")?;
     expect(operands, 1, k[1] > 0 && q[1].is_multiple_of(k[1]), "heads that divide the queries'")?;
     expect(operands, 2, v[..3] == k[..3], "the batch, heads and sequence of the keys")?;
-    if let Some(mask) = operands.get(3) {
-        let scores = vec![q[0], q[1], q[2], k[2]];
+    let (mask, documents) = Attention::masks(&operands[3..]);
+    if let Some(mask) = mask {
         let right = mask.dtype == DType::Bool || mask.dtype == operands[0].dtype;
         expect(operands, 3, right, "truth values or the elements of the queries")?;
-        let joined = broadcast(&scores, operands, 3..4)?;
-        expect(operands, 3, joined == scores, &format!("what broadcasts to {scores:?}"))?;
+        expect_repeated(operands, 3, vec![q[0], q[1], q[2], k[2]])?;
+    }
+    if documents.is_some() {
+        let first = operands.len() - 2;
+        for (index, shape) in [(first, [q[0], q[1], q[2], 1]), (first + 1, [q[0], q[1], 1, k[2]])] {
+            expect(operands, index, is_index(operands[index].dtype), "documents (i64 or i32)")?;
+            same_dtype(operands, first, index)?;
+            expect_repeated(operands, index, shape.to_vec())?;
+        }
     }
     let mut results = vec![Type::new(operands[0].dtype, vec![q[0], q[1], q[2], v[3]])];
     if attention.statistics {
         results.push(statistics_type(&results[0]));
     }
     Ok(results)
+}
+
+/// Refuses an operand that does not broadcast to a shape.
+fn expect_repeated(operands: &[Type], index: usize, shape: Vec<u64>) -> Result<()> {
+    let joined = broadcast(&shape, operands, index..index + 1)?;
+    expect(operands, index, joined == shape, &format!("what broadcasts to {shape:?}"))
 }
 
 /// Two numbers for each row of what attention makes.

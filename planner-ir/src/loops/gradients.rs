@@ -30,12 +30,10 @@ pub(super) fn attention_gradient_dims(nest: &mut Nest, mask: bool, operands: &[T
     let mut index = results.clone();
     let statistics = vec![batch.clone(), heads.clone(), queries.clone(), vec![]];
     index.extend([made.clone(), statistics, made]);
-    if let Some(given) = operands.get(6) {
-        let given = repeated(&given.shape, &[batch, heads, queries, keys]);
-        index.push(given.clone());
-        if mask {
-            results.push(given);
-        }
+    let scores = [batch, heads, queries, keys];
+    index.extend(operands[6..].iter().map(|it| repeated(&it.shape, &scores)));
+    if mask {
+        results.push(index[6].clone());
     }
     nest.sum_where_missing(&results);
     (index, results)

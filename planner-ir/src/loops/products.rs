@@ -27,7 +27,7 @@ pub(super) fn contract_dims(nest: &mut Nest, contract: &Contract, operands: &[Ty
 }
 
 /// Queries `[b, g r, s, d]`, keys `[b, g, t, d]`, values `[b, g, t, e]`, result `[b, g r, s, e]`,
-/// statistics `[b, g r, s, 2]`, whose pairs every iteration makes.
+/// statistics `[b, g r, s, 2]`, whose pairs every iteration makes; masks and documents are repeated to the scores.
 ///
 /// The keys are merged: of each block of them the statistics tell what its part of a row weighs.
 pub(super) fn attention_dims(nest: &mut Nest, attention: &Attention, operands: &[Type]) -> (Index, Index) {
@@ -45,10 +45,8 @@ pub(super) fn attention_dims(nest: &mut Nest, attention: &Attention, operands: &
         vec![batch.clone(), groups.clone(), keys.clone(), size],
         vec![batch.clone(), groups, keys.clone(), value_size.clone()],
     ];
-    if let Some(mask) = operands.get(3) {
-        let scores = [batch.clone(), heads.clone(), queries.clone(), keys];
-        index.push(repeated(&mask.shape, &scores));
-    }
+    let scores = [batch.clone(), heads.clone(), queries.clone(), keys];
+    index.extend(operands[3..].iter().map(|it| repeated(&it.shape, &scores)));
     let mut results = vec![vec![batch.clone(), heads.clone(), queries.clone(), value_size]];
     if attention.statistics {
         results.push(vec![batch, heads, queries, vec![]]);

@@ -225,6 +225,17 @@ pub(super) fn products() -> Vec<Case> {
             &[Floats(&[1, 4, 2, 2]), Floats(&[1, 2, 4, 2]), Floats(&[1, 2, 4, 2]), Truths(&[4, 2, 4])],
         ),
         case(
+            "attention scale=1.0 causal=true softcap=0.0 window=none",
+            &[
+                Floats(&[2, 2, 4, 2]),
+                Floats(&[2, 1, 4, 2]),
+                Floats(&[2, 1, 4, 2]),
+                Truths(&[2, 1, 1, 4]),
+                Indices(2, &[2, 1, 4, 1]),
+                Indices(2, &[2, 1, 1, 4]),
+            ],
+        ),
+        case(
             "conv strides=[1] dilations=[1] before=[1] after=[0] groups=1",
             &[Floats(&[2, 4, 4]), Floats(&[4, 4, 2])],
         ),
@@ -289,6 +300,12 @@ pub(super) fn product_gradients() -> Vec<Case> {
         ),
         attention(plain, true, [&[2, 4, 2, 2], &[2, 2, 4, 2], &[2, 2, 4, 2]], vec![Small(&[4, 1, 4])]),
         attention(plain, false, [&[1, 4, 2, 2], &[1, 2, 4, 2], &[1, 2, 4, 2]], vec![Truths(&[4, 2, 4])]),
+        attention(
+            plain,
+            false,
+            [&[2, 2, 4, 2], &[2, 1, 4, 2], &[2, 1, 4, 2]],
+            vec![Indices(2, &[2, 1, 4, 1]), Indices(2, &[1, 1, 1, 4])],
+        ),
         case(
             "conv_input_gradient strides=[1] dilations=[1] before=[1] after=[0] groups=1 spatial=[4]",
             &[Floats(&[4, 4, 2]), Floats(&[2, 4, 4])],

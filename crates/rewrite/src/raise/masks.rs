@@ -10,6 +10,7 @@
 //! equally, later ones too. Unless each query is known to see its own key, attention says that such
 //! queries get the mean of the values.
 
+mod documents; // documents in place of masks
 mod kind; // which keys queries see in the end
 mod left; // what is left of masks, made in a new graph
 mod reading; // what is known of values, and of those that models are usually given
@@ -37,7 +38,7 @@ pub(super) const SLIGHT: f64 = 4.0;
 
 /// The graph with what masks hide said by attention itself.
 pub(super) fn said(graph: &Graph) -> Graph {
-    rows::once(&said_itself(graph))
+    rows::once(&documents::told(&said_itself(graph)))
 }
 
 fn said_itself(graph: &Graph) -> Graph {

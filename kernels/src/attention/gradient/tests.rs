@@ -1,5 +1,6 @@
 //! Gradients of attention and of rotation against differences.
 
+use arbtest::arbitrary::Result;
 use arbtest::arbtest;
 use planner_ir::{Attention, Blind, Op, Pairing, Real};
 
@@ -66,6 +67,17 @@ fn queries_keys_values_and_masks_have_gradients() {
         let found = gradients(attention, &[&q, &k, &v, &mask], &dy, false);
         let pairs: Vec<(usize, &Array)> = found.iter().enumerate().collect();
         check_gradients(&forward, &[&q, &k, &v, &mask], &dy, &pairs);
+
+        let mut numbered = |shape: [u64; 4]| {
+            let count = usize::try_from(shape.iter().product::<u64>()).unwrap();
+            let numbers = (0..count).map(|_| u.int_in_range(0..=1)).collect::<Result<Vec<i64>, _>>()?;
+            Ok(Array::of(shape, &numbers).unwrap())
+        };
+        let (own, others) = (numbered([b, 1, s, 1])?, numbered([1, 1, 1, t])?);
+        let given = [&q, &k, &v, &mask, &own, &others];
+        let found = gradients(attention, &given, &dy, false);
+        let pairs: Vec<(usize, &Array)> = found.iter().enumerate().collect();
+        check_gradients(&forward, &given, &dy, &pairs);
         Ok(())
     })
     .budget_ms(2000);

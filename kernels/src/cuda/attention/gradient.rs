@@ -9,7 +9,9 @@ use planner_ir::{Attention, Blind, DType};
 use super::super::launch::{Argument, Launch, Piece, Uncovered, Work};
 use super::super::number::{computed, literal, suffix};
 use super::super::strides::{Arguments, signed};
-use super::{Shape, TILE, WARPS, blind_score, expect_rows, fill, launch, scores, stored, strides, wide};
+use super::{
+    Masks, Shape, TILE, WARPS, blind_score, expect_rows, fill, launch, scores, stored, strides, wide,
+};
 
 mod tensor; // on tensor cores
 
@@ -70,13 +72,13 @@ struct Gradient<'a> {
 }
 
 /// The gradients towards q, k, v and perhaps the mask; operands q, k, v, y, statistics, dy and
-/// perhaps the mask.
+/// perhaps the mask, and documents.
 pub(in super::super) fn attention_gradient(
     attention: &Attention,
     operands: &[Piece],
     results: &[Piece],
 ) -> Result<Work, Uncovered> {
-    let (Some([q, k, v, ..]), 3 | 4, 6 | 7) = (operands.first_chunk::<6>(), results.len(), operands.len())
+    let (Some([q, k, v, ..]), 3 | 4, 6..=9) = (operands.first_chunk::<6>(), results.len(), operands.len())
     else {
         return Err(Uncovered::Missing(format!("the gradient of attention of {} operands", operands.len())));
     };
@@ -136,8 +138,8 @@ impl Gradient<'_> {
         arguments
     }
 
-    fn given_mask(&self) -> Option<(&Piece, Argument)> {
-        self.operands.get(6).map(|mask| (mask, Argument::Operand(6)))
+    fn masks(&self) -> Masks<'_> {
+        Masks { given: &self.operands[6..], first: 6 }
     }
 
     /// What the kernel towards one side reads and writes, and extents.
@@ -211,7 +213,7 @@ impl Gradient<'_> {
         let shape = &self.shape;
         let (t, e) = (computed(shape.dtype), shape.value_size);
         let mut arguments = self.arguments(towards);
-        let scores = scores(self.attention, shape, self.given_mask(), TILE, &mut arguments)?;
+        let scores = scores(self.attention, shape, self.masks(), TILE, &mut arguments)?;
         let score = scores.text.replace("SLOPE", "slope = 1 - bent * bent;");
         let (first, second) = match towards {
             Towards::Queries => (0, None),
@@ -319,7 +321,7 @@ FN int $NAME_blind(const {} *stats, t_i64 first, t_i64 queries) {{
             let dim = (rank + place).checked_sub(4);
             arguments.integer(name, signed(dim.map_or(1, |dim| mask.type_.shape[dim])));
         }
-        let scores = scores(self.attention, shape, self.given_mask(), TILE, &mut arguments)?;
+        let scores = scores(self.attention, shape, self.masks(), TILE, &mut arguments)?;
         let blind = match self.attention.blind {
             Blind::Zero => String::new(),
             _ => blind_scores(shape.dtype, "pair[0]", &scores.twice),

@@ -2,10 +2,10 @@
 
 use planner_ir::{Attention, Blind};
 
-use super::super::launch::{Argument, Kernel, Launch, Piece, Uncovered, Work};
+use super::super::launch::{Kernel, Launch, Piece, Uncovered, Work};
 use super::super::number::literal;
 use super::super::strides::Arguments;
-use super::{Shape, blind_score, fill, scores, unless};
+use super::{Masks, Shape, blind_score, fill, scores, unless};
 
 const TEMPLATE: &str = include_str!("../templates/attention_tensor.cu");
 
@@ -23,11 +23,11 @@ const MARGIN: u64 = 8;
 pub(super) fn attention(
     attention: &Attention,
     shape: &Shape,
-    mask: Option<(&Piece, Argument)>,
+    masks: Masks<'_>,
     mut arguments: Arguments,
     results: &[Piece],
 ) -> Result<Work, Uncovered> {
-    let scores = scores(attention, shape, mask, TILE, &mut arguments)?;
+    let scores = scores(attention, shape, masks, TILE, &mut arguments)?;
     let statistics = results.get(1).map_or(String::new(), |it| {
         format!(
             "            const float numbers[2] = {{most[r], sum[r]}};\n            \

@@ -45,6 +45,12 @@ fn attention(u: &mut Unstructured, dtype: DType, seed: u64) -> Result<(Attention
         }
         operands.push(if of == dtype && u.arbitrary()? { with_blind_rows(u, &mask)? } else { mask });
     }
+    if u.ratio(1, 3)? {
+        let of = *u.choose(&[DType::I64, DType::I32])?;
+        let examples = *u.choose(&[1, batch])?;
+        operands.push(whole(of, &[examples, 1, queries, 1], 0, 2, seed + 5));
+        operands.push(whole(of, &[examples, 1, 1, keys], 0, 2, seed + 6));
+    }
     Ok((attention, operands))
 }
 
@@ -129,10 +135,10 @@ fn gradients_of_attention_are_computed() {
         let given: Vec<&Array> = operands.iter().collect();
         let made = crate::evaluate(&Op::Attention(attention), &given).unwrap();
         let dy = numbers(dtype, made[0].shape(), seed + 4);
-        let mask = operands.get(3).cloned();
-        let differentiated = mask.as_ref().is_some_and(|it| it.dtype().is_float()) && u.arbitrary()?;
+        let masks = operands[3..].to_vec();
+        let differentiated = masks.first().is_some_and(|it| it.dtype().is_float()) && u.arbitrary()?;
         let mut all = operands[..3].to_vec();
-        all.extend(made.into_iter().chain([dy]).chain(mask));
+        all.extend(made.into_iter().chain([dy]).chain(masks));
         let op = Op::AttentionGradient { attention, mask: differentiated };
         // On tensor cores weights and their gradients are rounded to as many bits as values have.
         let near = match dtype {

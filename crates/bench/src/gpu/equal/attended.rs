@@ -30,6 +30,8 @@ enum Mask {
     Truths,
     /// Numbers, whose gradient is made too.
     Numbers,
+    /// Documents of queries and keys, beside truth values of keys.
+    Documents,
 }
 
 const PLAIN: Kind = Kind {
@@ -46,7 +48,7 @@ const PLAIN: Kind = Kind {
 const CAUSAL: Kind = Kind { name: "causal attention", causal: true, ..PLAIN };
 
 /// Lengths that fall into no equal tiles.
-const KINDS: [Kind; 13] = [
+const KINDS: [Kind; 14] = [
     PLAIN,
     CAUSAL,
     Kind { name: "causal attention, heads in groups,", heads: [4, 2], ..CAUSAL },
@@ -58,6 +60,7 @@ const KINDS: [Kind; 13] = [
     Kind { name: "attention in a window", window: Some(30), ..CAUSAL },
     Kind { name: "attention whose scores are bounded", softcap: 2.0, ..CAUSAL },
     Kind { name: "attention with a mask of truth values", mask: Mask::Truths, ..PLAIN },
+    Kind { name: "causal attention within documents", mask: Mask::Documents, ..CAUSAL },
     Kind { name: "attention with a mask of numbers", lengths: [40, 70], mask: Mask::Numbers, ..PLAIN },
     Kind { name: "attention of one query, heads in groups,", heads: [4, 2], lengths: [1, 70], ..CAUSAL },
 ];
@@ -82,7 +85,7 @@ impl Kind {
         Attention { scale, causal, softcap: Real(softcap), window, blind: Blind::Zero, statistics: true }
     }
 
-    /// Queries, keys, values, and the mask if there is one.
+    /// Queries, keys, values, and what masks them, if something does.
     fn operands(&self, cases: &Cases) -> Result<Vec<Array>, Failure> {
         let ([heads, groups], [queries, keys], [size, value]) = (self.heads, self.lengths, self.sizes);
         let shapes = [[1, heads, queries, size], [1, groups, keys, size], [1, groups, keys, value]];
@@ -92,6 +95,11 @@ impl Kind {
             Mask::None => {}
             Mask::Truths => given.push(whole(DType::Bool, &[1, 1, queries, keys], 0, 2, 5)?),
             Mask::Numbers => given.push(cases.numbers(&[1, heads, queries, keys], 5)?),
+            Mask::Documents => {
+                given.push(whole(DType::Bool, &[1, 1, 1, keys], 0, 2, 5)?);
+                given.push(whole(DType::I64, &[1, 1, queries, 1], 0, 3, 7)?);
+                given.push(whole(DType::I64, &[1, 1, 1, keys], 0, 3, 8)?);
+            }
         }
         Ok(given)
     }

@@ -53,7 +53,7 @@ impl fmt::Display for AttentionKind {
             Sight::One => f.write_str("of one query")?,
             Sight::Earlier => f.write_str("causal")?,
             Sight::Near(window) => write!(f, "causal within {window} keys")?,
-            Sight::All if self.documents => return write!(f, "within documents, with a mask for each pair"),
+            Sight::All if self.documents => f.write_str("within documents")?,
             Sight::All => f.write_str("not causal")?,
             Sight::Masked => f.write_str("causal only by its mask")?,
             Sight::Prefix => f.write_str("causal after a prefix")?,
@@ -62,7 +62,7 @@ impl fmt::Display for AttentionKind {
             Sight::Unknown => f.write_str("not known to be causal")?,
             Sight::Parts => f.write_str("in parts, as products and a softmax")?,
         }
-        if self.documents {
+        if self.documents && self.sight != Sight::All {
             f.write_str(" within documents")?;
         }
         match (self.padding, self.each) {
@@ -78,13 +78,15 @@ pub fn attentions(graph: &Graph) -> BTreeMap<AttentionKind, Vec<String>> {
     let forms = forms(graph, Reading::Present);
     let mut kinds: BTreeMap<AttentionKind, Vec<String>> = BTreeMap::new();
     // Blocks share their mask.
-    let mut known: BTreeMap<(Option<ValueId>, Attention, [u64; 2]), AttentionKind> = BTreeMap::new();
+    let mut known: BTreeMap<(Option<ValueId>, Attention, [u64; 2], bool), AttentionKind> = BTreeMap::new();
     for node in &graph.nodes {
         let (Op::Attention(attention), [q, k, ..]) = (&node.op, &node.operands[..]) else { continue };
         let scores = [*q, *k].map(|it| graph.type_of(it).shape[2]);
-        let mask = node.operands.get(3).copied();
-        let kind = known.entry((mask, *attention, scores));
-        let kind = *kind.or_insert_with(|| kind_of(graph, &forms, attention, mask, scores));
+        let (mask, documents) = Attention::masks(&node.operands[3..]);
+        let (mask, documents) = (mask.copied(), documents.is_some());
+        let kind = known.entry((mask, *attention, scores, documents));
+        let mut kind = *kind.or_insert_with(|| kind_of(graph, &forms, attention, mask, scores));
+        kind.documents |= documents;
         kinds.entry(kind).or_default().push(node.origin.clone());
     }
     let apart = in_parts(graph);

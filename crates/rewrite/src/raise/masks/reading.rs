@@ -29,8 +29,10 @@ pub(super) fn forms(graph: &Graph, reading: Reading) -> Vec<Form> {
 
 /// The same, if these truth values are all true, or all false.
 pub(super) fn forms_if(graph: &Graph, reading: Reading, truths: &BTreeMap<ValueId, bool>) -> Vec<Form> {
+    let said = |truth: bool| Bounds::one(f64::from(u8::from(truth)));
     let given = |id: ValueId| {
         let bounds = match reading {
+            _ if truths.contains_key(&id) => said(truths[&id]),
             Reading::Usual if is_mask(graph, id) => Bounds::either(0.0, 1.0),
             Reading::Present if is_mask(graph, id) => Bounds::one(1.0),
             _ => Bounds::any(graph.type_of(id).dtype),
@@ -43,7 +45,7 @@ pub(super) fn forms_if(graph: &Graph, reading: Reading, truths: &BTreeMap<ValueI
             let operands: Vec<(&Form, &Type)> =
                 node.operands.iter().map(|&it| (&forms[it.0], graph.type_of(it))).collect();
             forms[result.0] = if let Some(&truth) = truths.get(&result) {
-                Form::Bands(Bands::all(Bounds::one(f64::from(u8::from(truth)))))
+                Form::Bands(Bands::all(said(truth)))
             } else if reading != Reading::Any && is_bias(graph, node) {
                 Form::Bands(Bands::all(Bounds::between(-BIAS, BIAS)))
             } else {

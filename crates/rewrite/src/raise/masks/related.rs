@@ -54,6 +54,12 @@ impl<'a> Scores<'a> {
         self.hides_later(forms) && self.seeing(forms, |seeing| seeing.leaves(seeing.bands.at(self.own)))
     }
 
+    /// Whether all keys are seen, or all up to a query's own.
+    pub(super) fn shows_all(&self, forms: &[Form], earlier: bool) -> bool {
+        let last = if earlier { self.own } else { self.farthest };
+        self.seeing(forms, |seeing| seeing.all(self.nearest, last, |it| seeing.leaves(it)))
+    }
+
     /// Whether all keys are hidden, or all up to a query's own.
     pub(super) fn hides_all(&self, forms: &[Form], earlier: bool) -> bool {
         let last = if earlier { self.own } else { self.farthest };
@@ -125,6 +131,24 @@ impl Relations {
         let all: BTreeMap<ValueId, bool> =
             [&self.same, &self.keys, &self.queries].into_iter().flatten().map(|&it| (it, false)).collect();
         (!all.is_empty()).then_some(all)
+    }
+
+    /// The one that says that two places have the same number, if there is one, and the numbers of queries and of
+    /// keys; none where something is so of queries alone.
+    pub(super) fn documents(&self, graph: &Graph) -> Option<(ValueId, [ValueId; 2])> {
+        let mut same = self.same.iter();
+        let (Some(&same), None, true) = (same.next(), same.next(), self.queries.is_empty()) else {
+            return None;
+        };
+        let Source::Result { node, .. } = graph.value(same).source else { return None };
+        let &[a, b] = &graph.node(node).operands[..] else { return None };
+        let is_whole = graph.type_of(a).dtype != DType::U64;
+        is_whole.then(|| (same, if varies(graph, a)[0] { [a, b] } else { [b, a] }))
+    }
+
+    /// Those that are so of keys.
+    pub(super) fn keys(&self) -> impl Iterator<Item = ValueId> + '_ {
+        self.keys.iter().copied()
     }
 
     /// Whether all are of keys alone.

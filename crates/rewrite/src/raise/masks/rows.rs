@@ -6,7 +6,7 @@
 
 use std::collections::BTreeMap;
 
-use planner_ir::{Graph, Node, Op, Output, Source, ValueId};
+use planner_ir::{Attention, Graph, Node, Op, Output, Source, ValueId};
 
 /// The graph with masks of attention that are repeated as late as can be.
 pub(super) fn once(graph: &Graph) -> Graph {
@@ -75,7 +75,8 @@ pub(super) fn alike(graph: &Graph) -> Vec<Dims> {
 impl Taking<'_> {
     fn node(&mut self, node: &Node) {
         let mut operands: Vec<ValueId> = node.operands.iter().map(|it| self.values[it.0]).collect();
-        if let (Op::Attention(_), Some(&mask)) = (&node.op, node.operands.get(3)) {
+        let given = matches!(node.op, Op::Attention(_)).then(|| Attention::masks(&node.operands[3..]).0);
+        if let Some(&mask) = given.flatten() {
             let dims = [0, 1, 2].map(|dim| has_many(self.old, mask, dim) && self.alike[mask.0][dim]);
             if dims.contains(&true) {
                 operands[3] = self.taken(mask, dims);

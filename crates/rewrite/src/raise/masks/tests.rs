@@ -82,7 +82,7 @@ impl Sketch {
 fn says(graph: &Graph) -> (bool, Option<u64>, Option<Vec<u64>>) {
     let mut all = graph.nodes.iter().filter_map(|node| match &node.op {
         Op::Attention(attention) => {
-            let mask = node.operands.get(3).map(|&it| graph.type_of(it).shape.clone());
+            let mask = Attention::masks(&node.operands[3..]).0.map(|&it| graph.type_of(it).shape.clone());
             Some((attention.causal, attention.window, mask))
         }
         _ => None,

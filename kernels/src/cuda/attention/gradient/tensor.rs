@@ -33,7 +33,7 @@ impl Gradient<'_> {
         let shape = &self.shape;
         let (size, e) = (shape.size, shape.value_size);
         let mut arguments = self.arguments(towards);
-        let scores = scores(self.attention, shape, self.given_mask(), TILE, &mut arguments)?;
+        let scores = scores(self.attention, shape, self.masks(), TILE, &mut arguments)?;
         let statistics = self.operands[4].type_.dtype;
         let is_keys = towards == Towards::Keys;
         let only = |text: String| if is_keys { text } else { String::new() };

@@ -67,11 +67,25 @@ fn kind(graph: &Graph) -> AttentionKind {
 fn masked(graph: &Graph) -> (Option<DType>, Attention) {
     let node = graph.nodes.iter().find(|it| matches!(it.op, Op::Attention(_))).unwrap();
     let Op::Attention(attention) = node.op else { panic!("{graph}") };
-    (node.operands.get(3).map(|&it| graph.type_of(it).dtype), attention)
+    (Attention::masks(&node.operands[3..]).0.map(|&it| graph.type_of(it).dtype), attention)
+}
+
+/// The shapes of the documents that attention takes.
+fn told(graph: &Graph) -> Option<[Vec<u64>; 2]> {
+    let node = graph.nodes.iter().find(|it| matches!(it.op, Op::Attention(_))).unwrap();
+    Attention::masks(&node.operands[3..]).1.map(|it| it.map(|&it| graph.type_of(it).shape.clone()))
+}
+
+/// Expects attention of documents without anything of queries by keys but its scores.
+#[track_caller]
+fn has_no_pairs(graph: &Graph) {
+    assert_eq!(told(graph), Some([vec![2, 1, 6, 1], vec![2, 1, 1, 6]]), "{graph}");
+    let outside = graph.value_ids().find(|&it| graph.type_of(it).shape.ends_with(&[6, 6]));
+    assert_eq!(outside, None, "{graph}");
 }
 
 #[test]
-fn documents_are_said_whatever_hides_them_and_a_pair_takes_a_byte() {
+fn documents_are_told_whatever_hides_them_and_no_pair_has_a_mask() {
     for hides in HIDING {
         for spelling in 0..3 {
             for is_causal in [true, false] {
@@ -83,15 +97,76 @@ fn documents_are_said_whatever_hides_them_and_a_pair_takes_a_byte() {
                 }
                 let mask = hiding(&mut sketch, hides, seen);
                 let found = same(&sketch.attention(6, 6, mask));
-                let expected = (is_causal, None, Some(vec![2, 1, 6, 6]));
-                assert_eq!(says(&found), expected, "{hides:?} {spelling}:\n{found}");
+                assert_eq!(says(&found), (is_causal, None, None), "{hides:?} {spelling}:\n{found}");
                 let sight = if is_causal { Sight::Earlier } else { Sight::All };
-                let expected = AttentionKind { sight, documents: true, padding: false, each: true };
+                let expected = AttentionKind { sight, documents: true, padding: false, each: false };
                 assert_eq!(kind(&found), expected, "{hides:?} {spelling}:\n{found}");
-                assert_eq!(masked(&found).0, Some(DType::Bool), "{hides:?} {spelling}:\n{found}");
+                has_no_pairs(&found);
             }
         }
     }
+}
+
+/// Padding, windows and prefixes beside documents, in every type: of padding a mask of keys is left, windows are
+/// said, and with a prefix pairs have a mask.
+#[test]
+fn documents_are_told_beside_padding_and_windows() {
+    // Spelled out, a row without keys is no number where -inf is added.
+    let is_number = |it: &(DType, Option<f64>)| it.0 == DType::F32 || it.1.is_some_and(f64::is_finite);
+    for hides in HIDING.into_iter().filter(is_number) {
+        for spelling in 0..3 {
+            for hidden_by in [true, false] {
+                for window in [None, Some(3)] {
+                    let mut sketch = Sketch::default();
+                    let mut seen = documents(&mut sketch, 6, spelling);
+                    let mut keys = sketch.input("there", DType::Bool, &[2, 1, 1, 6]);
+                    if hidden_by {
+                        keys = sketch.op(Op::Unary(Unary::Not), &[keys]);
+                    }
+                    let all = sketch.op(Op::Expand { shape: vec![2, 1, 6, 6] }, &[keys]);
+                    seen = sketch.binary(Binary::And, seen, all);
+                    let early = earlier(&mut sketch, 6, 6);
+                    seen = sketch.binary(Binary::And, early, seen);
+                    if window.is_some() {
+                        let [rows, columns] =
+                            [true, false].map(|rows| sketch.places(if rows { -3 } else { 0 }, 6, rows));
+                        let near = sketch.binary(Binary::Less, rows, columns);
+                        seen = sketch.binary(Binary::And, near, seen);
+                    }
+                    let mask = hiding(&mut sketch, hides, seen);
+                    let found = same(&sketch.attention(6, 6, mask));
+                    let expected = (true, window, Some(vec![2, 1, 1, 6]));
+                    assert_eq!(says(&found), expected, "{hides:?} {spelling}:\n{found}");
+                    has_no_pairs(&found);
+                    let sight = window.map_or(Sight::Earlier, Sight::Near);
+                    let expected = AttentionKind { sight, documents: true, padding: true, each: false };
+                    assert_eq!(kind(&found), expected, "{hides:?} {spelling}:\n{found}");
+                }
+            }
+        }
+        let mut sketch = Sketch::default();
+        let lengths = sketch.input("lengths", DType::I64, &[2, 1, 1, 1]);
+        let columns = sketch.places(0, 6, false);
+        let prefix = sketch.binary(Binary::Less, columns, lengths);
+        let early = earlier(&mut sketch, 6, 6);
+        let seen = sketch.binary(Binary::Or, early, prefix);
+        let documents = documents(&mut sketch, 6, 1);
+        let seen = sketch.binary(Binary::And, seen, documents);
+        let mask = hiding(&mut sketch, hides, seen);
+        let found = same(&sketch.attention(6, 6, mask));
+        assert_eq!((told(&found), masked(&found).0), (None, Some(DType::Bool)), "{hides:?}:\n{found}");
+    }
+}
+
+/// Documents of queries that are hidden too stay a mask, and those of numbers of 64 bits without a sign.
+#[test]
+fn documents_with_what_is_so_of_queries_stay_masks() {
+    let mut sketch = Sketch::default();
+    let seen = documents(&mut sketch, 6, 1);
+    let rows = sketch.input("there", DType::Bool, &[2, 1, 6, 1]);
+    let seen = sketch.binary(Binary::And, seen, rows);
+    let found = same(&sketch.attention(6, 6, seen));
+    assert_eq!((told(&found), masked(&found).0), (None, Some(DType::Bool)), "{found}");
 }
 
 /// Numbers of two kinds are no documents: a query may see none of the keys, also its own.
