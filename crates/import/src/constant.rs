@@ -41,35 +41,51 @@ pub(crate) fn repeated(one: &Array, type_: &Type) -> Option<Array> {
     Array::from_bytes(type_.clone(), &one.bytes().repeat(count)).ok()
 }
 
-/// The side of a diagonal on which all elements of a value are one number, and that number, if they are 0 on
-/// the other side and both sides have some.
-pub(crate) fn triangle(type_: &Type, bytes: &[u8]) -> Option<(f64, Op)> {
+/// Where one number stands in a value of rows and columns, by how far a column is from its row; elsewhere is 0.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Banded {
+    /// On one side of a diagonal.
+    Side(Triangle, i64),
+    /// From the first diagonal to the second.
+    Within(i64, i64),
+    /// Up to the first diagonal, and from the second on.
+    Outside(i64, i64),
+}
+
+/// The number that all elements of a value are which are not 0, and where it stands: along diagonals, in some
+/// elements and not in all.
+pub(crate) fn banded(type_: &Type, bytes: &[u8]) -> Option<(f64, Banded)> {
     let [.., rows, columns] = type_.shape[..] else { return None };
     let (rows, columns) = (usize::try_from(rows).ok()?, usize::try_from(columns).ok()?);
-    let size = usize::try_from(type_.dtype.bytes()).ok()?;
-    let mut lines = bytes.chunks_exact(columns.checked_mul(size).filter(|&it| it > 0)?);
-    let elements =
-        |line: &[u8], element: &[u8]| line.chunks_exact(size).take_while(|it| *it == element).count();
-    // In the first row so many elements are alike, and one more in each row that follows.
-    let line = lines.clone().next()?;
-    let first = &line[..size];
-    let count = elements(line, first);
-    let last = line.chunks_exact(size).nth(count)?;
-    let alike = |(index, line): (usize, &[u8])| {
-        let end = (count + index % rows.max(1)).min(columns);
-        elements(line, first) >= end && elements(&line[end * size..], last) == columns - end
-    };
+    let size = usize::try_from(type_.dtype.bytes()).ok().filter(|&it| it > 0)?;
     let is_zero = |element: &[u8]| element.iter().all(|&it| it == 0);
-    let (triangle, number) = match (is_zero(first), is_zero(last)) {
-        (true, false) => (Triangle::Upper, last),
-        (false, true) => (Triangle::Lower, first),
+    let mut number: Option<&[u8]> = None;
+    // For each distance, from the last row's first column on, whether the number stands there.
+    let mut known: Vec<Option<bool>> = vec![None; (rows + columns).saturating_sub(1)];
+    for (place, element) in bytes.chunks_exact(size).enumerate() {
+        let stands = !is_zero(element);
+        if stands && *number.get_or_insert(element) != element {
+            return None;
+        }
+        let (row, column) = (place / columns % rows, place % columns);
+        if *known[column + rows - 1 - row].get_or_insert(stands) != stands {
+            return None;
+        }
+    }
+    let stands = known.into_iter().collect::<Option<Vec<bool>>>()?;
+    let changes: Vec<i64> = (1..stands.len())
+        .filter(|&at| stands[at] != stands[at - 1])
+        .map(|at| Some(i64::try_from(at).ok()? - i64::try_from(rows - 1).ok()?))
+        .collect::<Option<_>>()?;
+    let banded = match (changes[..].first(), changes.get(1), changes.len(), stands[0]) {
+        (Some(&at), None, _, true) => Banded::Side(Triangle::Lower, at - 1),
+        (Some(&at), None, _, false) => Banded::Side(Triangle::Upper, at),
+        (Some(&from), Some(&to), 2, false) => Banded::Within(from, to - 1),
+        (Some(&from), Some(&to), 2, true) => Banded::Outside(from - 1, to),
         _ => return None,
     };
-    lines.by_ref().enumerate().all(alike).then_some(())?;
-    let one = Array::from_bytes(Type::new(type_.dtype, [1]), number).ok()?;
-    let count = i64::try_from(count).ok()?;
-    let diagonal = if triangle == Triangle::Lower { count - 1 } else { count };
-    Some((exact(&one)?, Op::Triangle { triangle, diagonal }))
+    let one = Array::from_bytes(Type::new(type_.dtype, [1]), number?).ok()?;
+    Some((exact(&one)?, banded))
 }
 
 /// Integers that rise or fall evenly.

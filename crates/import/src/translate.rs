@@ -3,12 +3,12 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use planner_ir::{Graph, Type, ValueId};
+use planner_ir::{Binary, DType, Graph, Op, Triangle, Type, ValueId};
 
 use crate::bind::Bindings;
 use crate::branch;
 use crate::builder::Builder;
-use crate::constant;
+use crate::constant::{self, Banded};
 use crate::dynamic;
 use crate::error::{ImportError, Place};
 use crate::finish;
@@ -41,14 +41,11 @@ const LARGEST_ATTRIBUTE: u64 = 16;
 /// What hides a key where it is added to its score is at most this: -10000 as a bf16.
 const HIDING: f64 = -9984.0;
 
-/// Whether a value of that type may be a mask of pairs: truth values, or as many rows as columns of numbers,
-/// which are the same for all examples and heads.
+/// Whether a value of that type may be a mask of pairs: truth values, or as many rows as columns of numbers.
 fn may_be_mask(type_: &Type) -> bool {
     match type_.shape[..] {
         [.., _, _] if type_.dtype.bytes() == 1 => true,
-        [ref outer @ .., rows, columns] => {
-            type_.dtype.is_float() && rows == columns && outer.iter().all(|&it| it == 1)
-        }
+        [.., rows, columns] => type_.dtype.is_float() && rows == columns,
         _ => false,
     }
 }
@@ -240,14 +237,13 @@ impl Importer<'_> {
             return Ok(value);
         };
         if !small {
-            // A mask of later keys is not trained, and is known.
-            let triangle = constant::triangle(&type_, &bytes);
-            return match triangle.filter(|&(number, _)| number >= 1.0 || number <= HIDING) {
+            // A mask of later keys, or of keys far before, is not trained, and is known. Ones are weights where
+            // they differ from example to example.
+            let is_one = type_.shape.iter().rev().skip(2).all(|&it| it == 1) || type_.dtype.bytes() == 1;
+            let hides = |&(number, _): &(f64, _)| number <= HIDING || number >= 1.0 && is_one;
+            return match constant::banded(&type_, &bytes).filter(hides) {
                 None => Ok(self.stored(name, type_)),
-                Some((number, op)) => {
-                    let full = self.builder.fill(type_, number)?;
-                    self.builder.emit1(op, &[full])
-                }
+                Some((number, banded)) => self.banded(type_, number, banded),
             };
         }
         let array = tensor::numbers(proto, &bytes).map_err(error)?;
@@ -259,6 +255,25 @@ impl Importer<'_> {
         let value = self.stored(name, type_);
         self.builder.set_attribute(value, array);
         Ok(value)
+    }
+
+    /// A value of that type that is one number along diagonals.
+    fn banded(&mut self, type_: Type, number: f64, banded: Banded) -> Result<ValueId, ImportError> {
+        let adds = if type_.dtype == DType::Bool { Binary::Or } else { Binary::Add };
+        let full = self.builder.fill(type_, number)?;
+        let mut side =
+            |triangle, diagonal, of| self.builder.emit1(Op::Triangle { triangle, diagonal }, &[of]);
+        match banded {
+            Banded::Side(triangle, diagonal) => side(triangle, diagonal, full),
+            Banded::Within(first, last) => {
+                let up_to = side(Triangle::Lower, last, full)?;
+                side(Triangle::Upper, first, up_to)
+            }
+            Banded::Outside(last, first) => {
+                let sides = [side(Triangle::Lower, last, full)?, side(Triangle::Upper, first, full)?];
+                self.builder.emit1(Op::Binary(adds), &sides)
+            }
+        }
     }
 
     /// The value that is read from the model file, one for all who use it.

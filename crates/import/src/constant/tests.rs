@@ -1,5 +1,7 @@
 //! Masks of later keys that model files have are seen.
 
+use planner_ir::Binary;
+
 use super::*;
 
 /// Types of masks, and the bytes of what is on one side of the diagonal.
@@ -13,34 +15,51 @@ fn elements() -> [(DType, Vec<u8>); 5] {
     ]
 }
 
+/// The operations of a band, on a value that is full of the number.
+fn made(full: &Array, banded: Banded) -> Array {
+    let one = |op: &Op, of: &Array| kernels::evaluate(op, &[of]).unwrap().remove(0);
+    let side = |triangle, diagonal, of: &Array| one(&Op::Triangle { triangle, diagonal }, of);
+    match banded {
+        Banded::Side(triangle, diagonal) => side(triangle, diagonal, full),
+        Banded::Within(first, last) => side(Triangle::Upper, first, &side(Triangle::Lower, last, full)),
+        Banded::Outside(last, first) => {
+            let both = [side(Triangle::Lower, last, full), side(Triangle::Upper, first, full)];
+            let op = if full.dtype() == DType::Bool { Binary::Or } else { Binary::Add };
+            kernels::evaluate(&Op::Binary(op), &[&both[0], &both[1]]).unwrap().remove(0)
+        }
+    }
+}
+
 #[test]
-fn triangles_of_one_number_are_seen() {
+fn bands_of_one_number_are_seen_and_nothing_else_is() {
     for (dtype, element) in elements() {
         for (rows, columns) in [(4usize, 4usize), (3, 6)] {
-            for (diagonal, lower) in (-1i64..6).flat_map(|it| [(it, true), (it, false)]) {
+            let [nearest, farthest] = [1 - i64::try_from(rows).unwrap(), i64::try_from(columns).unwrap() - 1];
+            let intervals =
+                (nearest..=farthest).flat_map(|first| (first..=farthest).map(move |last| (first, last)));
+            for ((first, last), within) in intervals.flat_map(|it| [(it, true), (it, false)]) {
                 let at = |place: usize| {
                     let [row, column] =
                         [place / columns % rows, place % columns].map(|it| i64::try_from(it).unwrap());
-                    let apart = column - row;
-                    if lower { apart <= diagonal } else { apart >= diagonal }
+                    (first..=last).contains(&(column - row)) == within
                 };
                 let zero = vec![0; element.len()];
                 let each = (0..2 * rows * columns).map(|it| if at(it) { &element } else { &zero });
                 let mut bytes: Vec<u8> = each.flatten().copied().collect();
                 let shape = [2, rows, columns].map(|it| u64::try_from(it).unwrap());
                 let type_ = Type::new(dtype, shape);
-                let found = triangle(&type_, &bytes);
-                if let Some((number, op)) = &found {
+                let found = banded(&type_, &bytes);
+                let is_all = first == nearest && last == farthest;
+                assert_eq!(found.is_none(), is_all, "{dtype} {rows} {columns} {first} {last} {within}");
+                if let Some((number, banded)) = found {
                     let full = Array::from_bytes(type_.clone(), &element.repeat(2 * rows * columns)).unwrap();
-                    assert_eq!(kernels::evaluate(op, &[&full]).unwrap()[0].bytes(), &bytes[..]);
+                    assert_eq!(made(&full, banded).bytes(), &bytes[..], "{banded:?}");
                     let first = full.to_truths().map_or_else(|_| full.to_floats().unwrap()[0], |_| 1.0);
                     assert_eq!(number.to_bits(), first.to_bits());
                 }
-                let last = i64::try_from(columns).unwrap() - 1;
-                let usual = diagonal == i64::from(!lower) && diagonal < last;
-                assert!(found.is_some() || !usual, "{dtype} {rows} {columns} {diagonal} {lower}");
+                // One element of a diagonal that has others is another.
                 bytes[(columns + 1) * element.len()] ^= 1;
-                assert_eq!(triangle(&type_, &bytes), None);
+                assert_eq!(banded(&type_, &bytes), None);
             }
         }
     }
