@@ -185,8 +185,11 @@ impl fmt::Display for SpaceError {
 impl std::error::Error for SpaceError {}
 
 /// How many terms an e-graph may have: several times as many as those of the largest blocks that are
-/// planned. Rules look at it themselves, as one round of them may add many times what there is.
+/// planned, and of many operations so many for each ([`EACH`]). Rules look at it themselves, as one round of them
+/// may add many times what there is.
 const NODE_LIMIT: usize = 1_000_000;
+/// See [`NODE_LIMIT`]: as many as element-wise operations have on meshes of few axes.
+const EACH: usize = 32;
 /// Of how many operations and more a graph is looked at with those that are alike once.
 const MANY: usize = 4096;
 /// How many rounds of rules there may be: an operation gains at least one axis in each.
@@ -227,9 +230,11 @@ fn saturated(
 ) -> Result<Space, SpaceError> {
     let splits = offer.splits;
     let mut facts = Facts::new(graph, mesh, boundary, offer, std::mem::take(known));
-    if least_terms(graph, &mut facts) > NODE_LIMIT {
+    let most = NODE_LIMIT.max(EACH.saturating_mul(graph.nodes.len()));
+    facts.most = most;
+    if least_terms(graph, &mut facts) > most {
         *known = facts.alike;
-        return Err(SpaceError::Limit(NODE_LIMIT));
+        return Err(SpaceError::Limit(most));
     }
     let mut egraph = EGraph::new(facts);
     let striped = egraph.analysis.striped();
@@ -363,17 +368,18 @@ fn saturate(
     egraph: EGraph<Term, Facts>,
     rules: Vec<egg::Rewrite<Term, Facts>>,
 ) -> Result<(EGraph<Term, Facts>, Statistics), SpaceError> {
+    let most = egraph.analysis.most;
     // Bounded by counts: the time limit is there only because egg has one by default.
     let runner = Runner::<Term, Facts, ()>::new(Facts::default())
         .with_egraph(egraph)
         .with_scheduler(SimpleScheduler)
         .with_iter_limit(ROUND_LIMIT)
-        .with_node_limit(NODE_LIMIT)
+        .with_node_limit(most)
         .with_time_limit(std::time::Duration::MAX)
         .run(&rules);
     let saturated = matches!(runner.stop_reason, Some(StopReason::Saturated));
     if !saturated || runner.egraph.analysis.is_full {
-        return Err(SpaceError::Limit(NODE_LIMIT));
+        return Err(SpaceError::Limit(most));
     }
     let statistics = Statistics { iterations: runner.iterations.len(), saturated, ..Statistics::default() };
     Ok((runner.egraph, statistics))

@@ -172,15 +172,17 @@ pub(crate) fn first_least(costs: impl Iterator<Item = f64>) -> usize {
     best.1
 }
 
-/// One factor for each node and one for each edge.
+/// One factor for each node and one for each edge, over its nodes with a choice: a node that many are joined to
+/// would be in a table over all of them.
 fn factors<'a>(objective: &Objective<'a>) -> Vec<Factor<'a>> {
+    let chooses = |node: &usize| objective.costs[*node].len() != 1;
     let nodes = objective
         .costs
         .iter()
         .enumerate()
         .map(|(node, costs)| Factor { scope: vec![node], entries: Cow::Owned(costs.clone()) });
     let edges = objective.edges.iter().map(|edge| Factor {
-        scope: vec![edge.from, edge.to],
+        scope: [edge.from, edge.to].into_iter().filter(chooses).collect(),
         entries: Cow::Borrowed(objective.tables[edge.table].entries.as_slice()),
     });
     nodes.chain(edges).collect()

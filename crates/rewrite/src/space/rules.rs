@@ -10,7 +10,7 @@ use super::offsets::{self, Indexed};
 use super::stripes;
 use super::temporal::in_time;
 use super::term::{Denoted, Facts, Moves, Passing, Term, compute};
-use super::{NODE_LIMIT, wide_axes};
+use super::wide_axes;
 
 type Space = EGraph<Term, Facts>;
 
@@ -376,7 +376,7 @@ where
         _: Option<&PatternAst<Term>>,
         _: Symbol,
     ) -> Vec<Id> {
-        if space.total_size() >= NODE_LIMIT {
+        if space.total_size() >= space.analysis.most {
             space.analysis.is_full = true;
             return vec![];
         }

@@ -155,6 +155,8 @@ pub(super) struct Facts {
     pub(super) moved: Grid<Vec<(usize, usize)>>,
     /// Merges of classes that denote different things.
     pub(super) faults: Vec<String>,
+    /// How many terms there may be.
+    pub(super) most: usize,
     /// Whether something was left out because there were too many terms.
     pub(super) is_full: bool,
 }

@@ -77,11 +77,16 @@ impl Shape {
         }
     }
 
+    /// The pairs of nodes that have a choice: what has none is in no table.
+    pub(super) fn joins(&self) -> impl Iterator<Item = [usize; 2]> + '_ {
+        self.edges.iter().copied().filter(|both| both.iter().all(|&at| self.domains[at] != 1))
+    }
+
     /// See [`order`].
     pub(super) fn order(&self, kept: &[usize]) -> Order {
         // Where nothing is chosen every order makes tables of one entry.
-        if self.domains.iter().all(|&domain| domain == 1) {
-            return Self { edges: Vec::new(), ..self.clone() }.greedy(kept, Greed::Weight, f64::INFINITY);
+        if self.joins().next().is_none() {
+            return self.greedy(kept, Greed::Weight, f64::INFINITY);
         }
         let by = |greed, most| self.greedy(kept, greed, most);
         let [first, others @ ..] = Greed::ALL;
@@ -160,7 +165,7 @@ impl<'a> Greedy<'a> {
     fn new(shape: &'a Shape, kept: &[usize], greed: Greed) -> Self {
         let nodes = shape.domains.len();
         let mut joined = vec![BTreeSet::new(); nodes];
-        for &[from, to] in &shape.edges {
+        for [from, to] in shape.joins() {
             joined[from].insert(to);
             joined[to].insert(from);
         }
@@ -186,8 +191,7 @@ impl<'a> Greedy<'a> {
         let mut greedy = Self { shape, sizes, around, scores, queue, greed, order };
         if greed == Greed::Fill {
             // Each pair once, however many edges it has.
-            let pairs: BTreeSet<(usize, usize)> =
-                shape.edges.iter().map(|&[a, b]| (a.min(b), a.max(b))).collect();
+            let pairs: BTreeSet<(usize, usize)> = shape.joins().map(|[a, b]| (a.min(b), a.max(b))).collect();
             for (a, b) in pairs {
                 for at in greedy.common(a, b) {
                     greedy.around[at].links += 1;

@@ -74,7 +74,7 @@ fn an_order_takes_the_work_that_it_says_and_is_known_to_take_more_than_there_may
 
         let size = |nodes: &BTreeSet<usize>| nodes.iter().map(|&at| real_size(domains[at])).product::<f64>();
         let mut joined = vec![BTreeSet::new(); domains.len()];
-        for [from, to] in shape.edges.iter().copied() {
+        for [from, to] in shape.joins() {
             joined[from].insert(to);
             joined[to].insert(from);
         }
@@ -124,6 +124,22 @@ fn where_nothing_is_chosen_nothing_is_joined() {
 }
 
 #[test]
+fn what_has_no_choice_is_in_no_table_with_others() {
+    for seed in 0..50 {
+        let mut dice = Dice(seed);
+        let domains: Vec<usize> =
+            (0..40).map(|at| if at % 8 == 0 { dice.between(1, 4) } else { 1 }).collect();
+        let problem = random(&mut dice, &domains, 80);
+        let reduced = reduce(&Objective::time(&problem), &order(&problem, &[])).unwrap();
+        let scopes = reduced.buckets.iter().flat_map(|bucket| bucket.factors.iter().map(|it| &it.scope));
+        let is_alone = |scope: &Vec<usize>| scope.len() == 1 || scope.iter().all(|&at| domains[at] > 1);
+        assert!(scopes.clone().all(is_alone), "seed {seed}: {:?}", scopes.collect::<Vec<_>>());
+        let choices = reduced.recover(&[]);
+        assert!(close(reduced.table[0], problem.time(&choices)), "seed {seed}");
+    }
+}
+
+#[test]
 fn each_next_node_is_the_best_by_its_order() {
     let mut ended = 0;
     for seed in 0..200 {
@@ -134,7 +150,7 @@ fn each_next_node_is_the_best_by_its_order() {
         let kept: Vec<usize> = (0..domains.len()).filter(|_| dice.below(9) == 0).collect();
         for greed in order::Greed::ALL {
             let mut joined = vec![BTreeSet::new(); domains.len()];
-            for [from, to] in shape.edges.iter().copied() {
+            for [from, to] in shape.joins() {
                 joined[from].insert(to);
                 joined[to].insert(from);
             }
