@@ -149,15 +149,23 @@ pub fn lower_pipeline(pipeline: &Pipeline, observe: Observer<'_>) -> Result<Vec<
     let programs = lower::pipeline(pipeline).map_err(|error| match error {
         // How a value travels is said in the file alone.
         LowerError::Crossing(..) => Failure::input("the pipeline is rejected", error),
-        error => Failure::internal("lower", error),
+        error => unlowered(error),
     });
     verified(programs?, pipeline.capacity, observe)
 }
 
 /// The programs of a plan, verified.
 pub fn lower(plan: &Plan, observe: Observer<'_>) -> Result<Vec<Program>, Failure> {
-    let programs = lower::lower(plan).map_err(|error| Failure::internal("lower", error))?;
+    let programs = lower::lower(plan).map_err(unlowered)?;
     verified(programs, plan.capacity, observe)
+}
+
+/// Why there are no programs: there are too many ranks, or what was accepted cannot be lowered.
+fn unlowered(error: LowerError) -> Failure {
+    match error {
+        LowerError::TooMany { .. } => Failure::Input(format!("{error}: plan for fewer devices")),
+        error => Failure::internal("lower", error),
+    }
 }
 
 fn verified(programs: Vec<Program>, capacity: u64, observe: Observer<'_>) -> Result<Vec<Program>, Failure> {

@@ -26,7 +26,11 @@ use crate::strided::{Factor, Strided};
 /// hold and with whom they exchange.
 pub fn lower(plan: &Plan) -> Result<Vec<Program>, LowerError> {
     let facts = Facts::of(plan)?;
-    (0..plan.mesh.devices()).map(|rank| Ok(events::ordered(placed(plan, &facts, rank)?.program))).collect()
+    let program = |rank| Ok(events::ordered(placed(plan, &facts, rank)?.program));
+    let ranks = plan.mesh.devices();
+    let first = program(0)?;
+    LowerError::unless_few(ranks, first.instructions.len())?;
+    std::iter::once(Ok(first)).chain((1..ranks).map(program)).collect()
 }
 
 /// What a rank's memories take (bytes): as much on every rank, for all have the same buffers.

@@ -39,6 +39,26 @@ pub enum LowerError {
     Crossing(String, String),
     /// A schedule that cannot be kept; why.
     Schedule(String),
+    /// More instructions of all ranks than are made at once.
+    TooMany {
+        /// How many ranks there are.
+        ranks: u64,
+        /// How many instructions one of them has.
+        instructions: usize,
+        /// How many all of them may have.
+        most: u64,
+    },
+}
+
+/// The most instructions that are made, and verified, at once: a few gigabytes of programs.
+const MOST: u64 = 1 << 23;
+
+impl LowerError {
+    /// Refuses programs of so many ranks of which one has so many instructions, where that is too many.
+    pub(crate) fn unless_few(ranks: u64, instructions: usize) -> Result<(), Self> {
+        let all = ranks.saturating_mul(u64::try_from(instructions).unwrap_or(u64::MAX));
+        if all > MOST { Err(Self::TooMany { ranks, instructions, most: MOST }) } else { Ok(()) }
+    }
 }
 
 impl fmt::Display for LowerError {
@@ -51,6 +71,11 @@ impl fmt::Display for LowerError {
                 write!(f, "`{node}`: the plan's layout of {of} is not the one of its partition")
             }
             Self::Crossing(name, error) => write!(f, "crossing `{name}` cannot be made: {error}"),
+            Self::TooMany { ranks, instructions, most } => write!(
+                f,
+                "{ranks} programs of {instructions} instructions are more than are made at once, expected \
+                 {most} instructions of all of them at most"
+            ),
             Self::Schedule(error) => write!(f, "the schedule cannot be kept: {error}"),
             Self::Prepared(node) => {
                 write!(f, "`{node}` is prepared but depends on what is computed at every step")
@@ -83,3 +108,18 @@ impl fmt::Display for LowerError {
 }
 
 impl std::error::Error for LowerError {}
+
+#[cfg(test)]
+mod tests {
+    use super::{LowerError, MOST};
+
+    #[test]
+    fn as_many_instructions_as_there_may_be_are_no_more() {
+        let most = usize::try_from(MOST).unwrap();
+        let of = LowerError::unless_few;
+        assert_eq!([of(1, most), of(8, most / 8)], [Ok(()), Ok(())]);
+        let instructions = most / 8 + 1;
+        assert_eq!(of(8, instructions), Err(LowerError::TooMany { ranks: 8, instructions, most: MOST }));
+        assert!(of(u64::MAX, usize::MAX).is_err());
+    }
+}

@@ -29,6 +29,7 @@ mod events; // who waits for whom
 mod issue; // in which order a host issues what its rank exchanges
 mod memory; // what a device's memory is for
 mod alike; // one program for all ranks
+mod budget; // whether there are not too many instructions
 mod grouped; // one program for all ranks of each group
 mod show; // the text form of a program
 mod verify; // the rules that programs obey, trusting nothing that made them
@@ -39,6 +40,7 @@ pub use action::{
 };
 pub use alike::{Alike, alike};
 pub use arena::ALIGNMENT;
+pub use budget::{pipeline_within_budget, within_budget};
 pub use build::{footprint, lower};
 pub use error::LowerError;
 pub use grouped::{Grouped, grouped};

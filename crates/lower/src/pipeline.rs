@@ -48,7 +48,11 @@ pub(crate) struct OfStage {
 /// The programs of all ranks of a pipeline, by rank.
 pub fn pipeline(pipeline: &Pipeline) -> Result<Vec<Program>, LowerError> {
     let pipelined = pipelined(pipeline)?;
-    each(0..pipeline.devices(), |rank| pipelined.program(rank))
+    let ranks = pipeline.devices();
+    let first = pipelined.program(0)?;
+    LowerError::unless_few(ranks, first.instructions.len())?;
+    let others = each(1..ranks, |rank| pipelined.program(rank))?;
+    Ok(std::iter::once(first).chain(others).collect())
 }
 
 /// A pipeline made ready to be lowered, rank by rank.

@@ -16,6 +16,7 @@ use files::{machine, plan_file};
 use ::plan::json::Content;
 use ::plan::{Cache, Holding, MachineName, Pipeline, Plan};
 use evaluated::Evaluated;
+use lower::{LowerError, Program};
 use planner_ir::{Graph, Source};
 use serde_json::json;
 
@@ -43,6 +44,22 @@ impl Checked {
     fn without(mut self, unknown: String) -> Self {
         self.unknown.push(unknown);
         self
+    }
+
+    /// The programs, verified; none where they are too many to be made at once.
+    fn programs(
+        &mut self,
+        budget: Result<(), LowerError>,
+        lower: impl FnOnce() -> Result<Vec<Program>, Failure>,
+    ) -> Result<Option<Vec<Program>>, Failure> {
+        if let Err(error @ LowerError::TooMany { .. }) = budget {
+            self.unknown.push(format!("not known: whether its programs do what it says, for {error}"));
+            return Ok(None);
+        }
+        let programs = lower()?;
+        let instructions: usize = programs.iter().map(|program| program.instructions.len()).sum();
+        self.pass(format!("its {} programs, {instructions} instructions, are verified", programs.len()));
+        Ok(Some(programs))
     }
 
     /// Refuses times that the prices of a plan's machine do not make.
@@ -152,9 +169,9 @@ fn check_pipeline(
     checked.pass(format!("what crosses between them fits, and its schedule of {stages} stages can be kept"));
     context.progress.say("checking the programs");
     let observed = &mut *context.stages;
-    let programs = pipeline::lower_pipeline(pipeline, &mut |stage, made| observed.observe(stage, made))?;
-    let instructions: usize = programs.iter().map(|program| program.instructions.len()).sum();
-    checked.pass(format!("its {} programs, {instructions} instructions, are verified", programs.len()));
+    let programs = checked.programs(lower::pipeline_within_budget(pipeline), || {
+        pipeline::lower_pipeline(pipeline, &mut |stage, made| observed.observe(stage, made))
+    })?;
     let of_lowering = |error| Failure::internal("lower", error);
     let memory = lower::pipelined(pipeline).and_then(|it| it.memory()).map_err(of_lowering)?;
     let groups = pipeline.memory.len().max(memory.len());
@@ -188,9 +205,8 @@ fn check_pipeline(
         "its stages are the training step of its recipe ({operations} operations), cut as it says"
     ));
     // What takes as long as a step is done where it is asked for.
-    if arguments.model.is_some() {
-        let evaluated =
-            Evaluated { path, graph: &graph, controls: &[], file: &file, programs: &programs, inputs: None };
+    if let (true, Some(programs)) = (arguments.model.is_some(), &programs) {
+        let evaluated = Evaluated { path, graph: &graph, controls: &[], file: &file, programs, inputs: None };
         checked.passed.extend(evaluated.step()?);
     }
     Ok(checked)
@@ -225,9 +241,9 @@ fn check_plan(
     checked.pass(format!("the plan obeys all {} rules", ::plan::RULES.len()));
     context.progress.say("checking the programs");
     let stages = &mut *context.stages;
-    let programs = pipeline::lower(plan, &mut |stage, made| stages.observe(stage, made))?;
-    let instructions: usize = programs.iter().map(|program| program.instructions.len()).sum();
-    checked.pass(format!("its {} programs, {instructions} instructions, are verified", programs.len()));
+    let programs = checked.programs(lower::within_budget(plan), || {
+        pipeline::lower(plan, &mut |stage, made| stages.observe(stage, made))
+    })?;
     let memory = lower::memory(plan).map_err(|error| Failure::internal("lower", error))?;
     holds(path, "a device", &plan.memory, &memory)?;
     checked.pass("they hold what the plan says, byte for byte");
@@ -246,15 +262,26 @@ fn check_plan(
     checked.pass("its weights are there, of the types that the plan says");
     let inputs = arguments.inputs.as_deref();
     let (graph, controls) = (&plan.graph, &plan.controls[..]);
-    let evaluated = Evaluated { path, graph, controls, file: &file, programs: &programs, inputs };
+    let evaluated = programs.as_deref().map(|programs| Evaluated {
+        path,
+        graph,
+        controls,
+        file: &file,
+        programs,
+        inputs,
+    });
     match &plan.recipe {
-        None => checked.passed.extend(evaluated.outputs(derived::imported(&file, plan, cache))?),
+        None => {
+            if let Some(evaluated) = evaluated {
+                checked.passed.extend(evaluated.outputs(derived::imported(&file, plan, cache))?);
+            }
+        }
         Some(recipe) => {
             derived::trains(path, plan, recipe, &file)?;
             let operations = plan.graph.nodes.len();
             checked.pass(format!("its program is the training step of its recipe ({operations} operations)"));
             // What takes as long as a step is done where it is asked for.
-            if arguments.model.is_some() {
+            if let (true, Some(evaluated)) = (arguments.model.is_some(), evaluated) {
                 checked.passed.extend(evaluated.step()?);
             }
         }
@@ -263,14 +290,13 @@ fn check_plan(
 }
 
 fn weights(graph: &Graph, file: &ModelFile) -> Result<(), String> {
-    let there = file.model.weights();
     let mut faults = Vec::new();
     for value in &graph.values {
         // Parameters of a step are of other element types if it computes in them.
         let Source::Weight(name) = &value.source else { continue };
-        match there.iter().find(|(it, _)| it == name) {
+        match file.model.weight_type(name) {
             None => faults.push(format!("the model has no weight `{name}`")),
-            Some((_, type_)) if *type_ != value.type_ => {
+            Some(type_) if type_ != value.type_ => {
                 faults.push(format!("weight `{name}` is {}, the model's is {type_}", value.type_));
             }
             Some(_) => {}
