@@ -28,6 +28,9 @@ const EXACT: f64 = 1e-9;
 /// The most weights that are tried.
 const MOST: usize = 4;
 
+/// By how much shares may differ that are the same but for the rounding of the linear program.
+const ALIKE: f64 = 1e-6;
+
 /// How much a second counts of what stands in the way, and of what may run beside it, for each clock.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(crate) struct Weights {
@@ -130,8 +133,9 @@ impl Sums {
 #[derive(Clone, Debug)]
 pub(crate) struct Clocks {
     cost: Option<f64>,
-    /// `λ` of each clock.
+    /// `λ` of each clock: those to try, and those that were tried.
     share: [f64; 2],
+    tried: Vec<[f64; 2]>,
     seen: Vec<Taken>,
     /// The least time of a plan, and the largest bound (seconds).
     time: f64,
@@ -142,7 +146,7 @@ impl Clocks {
     /// Clocks where a second of either costs the other so much; none where nothing runs beside anything.
     pub(crate) fn new(cost: Option<f64>) -> Self {
         let cost = cost.filter(|cost| *cost < 1.0);
-        Self { cost, share: [1.0; 2], seen: Vec::new(), time: f64::INFINITY, bound: 0.0 }
+        Self { cost, share: [1.0; 2], tried: Vec::new(), seen: Vec::new(), time: f64::INFINITY, bound: 0.0 }
     }
 
     /// The weights to try.
@@ -154,12 +158,14 @@ impl Clocks {
     pub(crate) fn go_on(&mut self, taken: Taken, bound: f64) -> bool {
         (self.time, self.bound) = (self.time.min(taken.seconds), self.bound.max(bound));
         self.seen.push(taken);
+        self.tried.push(self.share);
         if self.is_settled() || self.seen.len() == MOST {
             return false;
         }
         let Some((share, highest)) = self.highest() else { return false };
         self.share = share;
-        highest > self.bound * (1.0 + SETTLED)
+        // What has come of weights comes of them again, though a plan takes more than what was minimised.
+        highest > self.bound * (1.0 + SETTLED) && !self.tried.iter().any(|tried| are_close(tried, &share))
     }
 
     /// The sums of a plan that has this part of the blocks of the second plan, and the others of the first, if nothing
@@ -221,6 +227,11 @@ impl Clocks {
             Some(_) => Proof::Gap { lower_bound: self.bound.min(self.time) },
         }
     }
+}
+
+/// Whether shares of both clocks are the same.
+fn are_close(one: &[f64; 2], other: &[f64; 2]) -> bool {
+    one.iter().zip(other).all(|(one, other)| (one - other).abs() <= ALIKE)
 }
 
 #[cfg(test)]

@@ -81,6 +81,33 @@ fn the_least_time_lies_between_bound_and_plan() {
     assert!(optimal > 0 && gaps > 0, "{optimal} proven, {gaps} not");
 }
 
+/// Plans may take more than what is minimised counts: what comes of the same weights is the same, so that none are
+/// tried twice.
+#[test]
+fn no_weights_are_tried_twice() {
+    let mut several = 0;
+    for seed in 0..200 {
+        let mut dice = crate::problem::tests::Dice(seed);
+        let mut load = || Load { alone: dice.time(40), ahead: dice.time(40), behind: 0.0 };
+        let points: Vec<Point> =
+            (0..8).map(|_| Point { loads: [load(), load()], update: load().alone }).collect();
+        let (mut clocks, mut tried) = (Clocks::new(Some(0.125)), Vec::new());
+        loop {
+            let weights = clocks.weights();
+            assert!(!tried.contains(&weights), "seed {seed}: {weights:?} after {tried:?}");
+            tried.push(weights);
+            let by = |a: &&Point, b: &&Point| a.weighed(&weights).total_cmp(&b.weighed(&weights));
+            let best = points.iter().min_by(by).expect("there is one");
+            let taken = Taken { loads: best.loads, seconds: best.time(0.125) + 5.0 };
+            if !clocks.go_on(taken, best.weighed(&weights)) {
+                break;
+            }
+        }
+        several += usize::from(tried.len() > 1);
+    }
+    assert!(several > 20, "{several}");
+}
+
 /// With any weights no plan takes less than what it takes by them, and what the best takes by its own is as much,
 /// where bound and plan meet.
 #[test]
