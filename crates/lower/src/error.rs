@@ -50,8 +50,8 @@ pub enum LowerError {
     },
 }
 
-/// The most instructions that are made, and verified, at once: a few gigabytes of programs.
-const MOST: u64 = 1 << 23;
+/// The most instructions that are made, and verified, at once: some six gigabytes of programs.
+const MOST: u64 = 1 << 22;
 
 impl LowerError {
     /// Refuses programs of so many ranks of which one has so many instructions, where that is too many.

@@ -94,3 +94,28 @@ fn want_of_memory_is_said_wherever_it_is_asked_for() {
     let refused = [80, 100, 130, 160, 200].map(is_refused);
     assert!(refused.iter().filter(|it| **it).count() >= 2, "{refused:?}");
 }
+
+/// The programs of so many ranks are too many to be made at once: a check says so, and of what else it knows.
+#[test]
+fn more_instructions_than_are_made_at_once_are_said() {
+    let model = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../tests/models/gpt2-bytes.onnx");
+    let plan = std::env::temp_dir().join(format!("shardloom-many-{}.json", std::process::id()));
+    let (model, output) = (model.to_str().unwrap(), plan.to_str().unwrap());
+    let done = |arguments: &[&str]| {
+        let done = Command::new(env!("CARGO_BIN_EXE_shardloom")).args(arguments).output().unwrap();
+        assert!(done.status.success(), "{}", String::from_utf8_lossy(&done.stderr));
+        String::from_utf8(done.stdout).unwrap()
+    };
+    let sizes = ["--mesh", "65536", "--dim", "batch=65536", "--dim", "sequence=8", "-o", output];
+    done(&[&["-q", "plan", model, "--machine", "h100-80g-65536x"], &sizes[..]].concat());
+    let said = done(&["check", output, "--model", model]);
+    for part in [
+        "--  not known: whether its programs do what it says, for 65536 programs of ",
+        "expected 4194304 instructions of all of them at most",
+        "ok  they hold what the plan says, byte for byte",
+        "ok  the model is the one that was planned",
+    ] {
+        assert!(said.contains(part), "{part}: {said}");
+    }
+    fs::remove_file(plan).unwrap();
+}
