@@ -33,6 +33,8 @@ struct Question<'a> {
     memory: &'a dyn Fn(&Plan) -> Result<Vec<Holding>, String>,
     /// What searches before have seen.
     trail: Option<&'a Mutex<Trail>>,
+    /// Whether the program is planned for itself, and not as one of many stages or setups.
+    is_alone: bool,
     /// Whether a plan is enough where none by other weights of seconds was looked for.
     enough: &'a dyn Fn(&Plan) -> bool,
 }
@@ -66,7 +68,9 @@ pub fn planned(
     target: &Target<'_>,
     prices: &dyn Prices,
 ) -> Result<Plan, PlanError> {
-    Question::new(prepared, file, target, prices).answered()
+    let seen = Mutex::default();
+    Question { trail: Some(&seen), is_alone: true, ..Question::new(prepared, file, target, prices) }
+        .answered()
 }
 
 /// The same, from what searches of the same program on the same mesh have seen, to which this one adds, unless less is
@@ -121,6 +125,7 @@ impl<'a> Question<'a> {
             prices,
             memory: memory(target),
             trail: None,
+            is_alone: false,
             enough: &|_| false,
         }
     }
@@ -180,7 +185,7 @@ impl<'a> Question<'a> {
     /// Whether norms and losses that are spelled out are worth a search of their own. For stages, of which
     /// many are planned one after the other, they are not.
     fn may_spell(&self) -> bool {
-        self.trail.is_none() && may_be_split(&self.prepared.graph, self.target.mesh, self.prices)
+        self.is_alone && may_be_split(&self.prepared.graph, self.target.mesh, self.prices)
     }
 
     /// What blocks may be, where this is the fastest plan that keeps everything.
@@ -221,18 +226,16 @@ impl<'a> Question<'a> {
     fn of_whole_rows(&self, among: &Among) -> Result<Plan, PlanError> {
         let Among { variants, offered, fewer, .. } = among;
         if *variants.decisions() == Decisions::Values && offered != fewer {
-            // Among more a search may miss what it finds among fewer. It finds nothing that fits where, with all
-            // of a block computed again, nothing comes near.
-            let of_fewer = self.among(variants, fewer);
-            if let Err(error) = &of_fewer
-                && error.is_far()
-            {
-                return of_fewer;
-            }
-            return match (self.among(variants, offered), of_fewer) {
-                (Ok(plan), Ok(other)) => Ok(faster(plan, other)),
-                (Err(_), Ok(plan)) | (Ok(plan), Err(_)) => Ok(plan),
-                (Err(error), Err(_)) => Err(error),
+            // Among more a search may miss what it finds among fewer, where it leaves much open.
+            return match self.among(variants, offered) {
+                Ok(plan) if is_open(&plan) => match self.among(variants, fewer) {
+                    Ok(other) => Ok(faster(plan, other)),
+                    Err(_) => Ok(plan),
+                },
+                Err(error) if !error.is_far() && !error.is_proven() => {
+                    self.among(variants, fewer).map_err(|_| error)
+                }
+                outcome => outcome,
             };
         }
         match self.among(variants, offered) {
@@ -265,7 +268,7 @@ impl<'a> Question<'a> {
     }
 
     fn request(&self) -> Request<'_> {
-        let Self { prepared, file, ref machine, target, prices, memory, trail, enough } = *self;
+        let Self { prepared, file, ref machine, target, prices, memory, trail, enough, .. } = *self;
         Request {
             graph: &prepared.graph,
             sections: &prepared.sections,
@@ -322,6 +325,14 @@ const FUSED_AXES: usize = 2;
 
 /// How far above its bound a plan may be for its proof not to be weak (parts of the bound).
 const WEAK: f64 = 0.01;
+
+/// How far above its bound a plan may be that is not looked for among fewer variants (parts of the bound).
+const OPEN: f64 = 0.05;
+
+/// Whether a search has left much open.
+fn is_open(plan: &Plan) -> bool {
+    plan.seconds() > (1.0 + OPEN) * bound(plan)
+}
 
 /// Whether the search looked at few splits at once only, or left much unproven.
 fn is_weak(plan: &Plan) -> bool {

@@ -162,6 +162,12 @@ impl Clocks {
         if self.is_settled() || self.seen.len() == MOST {
             return false;
         }
+        // What lies between bound and plan at these weights is between them at others: that has to be less than what
+        // the plan takes beyond what it weighs.
+        let weighs = self.weighs(&taken);
+        if taken.seconds - weighs <= weighs - bound {
+            return false;
+        }
         let Some((share, highest)) = self.highest() else { return false };
         self.share = share;
         // What has come of weights comes of them again, though a plan takes more than what was minimised.
@@ -180,6 +186,13 @@ impl Clocks {
     /// The sums of a plan.
     pub(crate) fn sums(&self, taken: &Taken) -> Sums {
         taken.sums(self.cost.unwrap_or(1.0))
+    }
+
+    /// What a plan weighs by the weights that were tried (seconds).
+    fn weighs(&self, taken: &Taken) -> f64 {
+        let Sums { clocks, rest } = self.sums(taken);
+        let means = self.share.iter().zip(clocks);
+        rest + means.map(|(share, [alone, beside])| share * alone + (1.0 - share) * beside).sum::<f64>()
     }
 
     /// A plan between those seen takes this long (seconds).

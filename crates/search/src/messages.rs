@@ -73,6 +73,8 @@ pub(crate) struct Wide<'a> {
     known: BTreeMap<Vec<usize>, Found>,
     /// All assignments of choices that exceed the bound by no more than this.
     few: Option<(Few, f64)>,
+    /// The number of the part of the bound that this is, or of all parts if none is narrow.
+    part: usize,
 }
 
 /// An assignment, and what it costs.
@@ -107,6 +109,8 @@ pub(crate) struct Start {
     /// For each link, what was said to its earlier and to its later end.
     said: Vec<[Vec<f64>; 2]>,
     shifts: Shifts,
+    /// Which part of the bound choices could exceed it by, to be few.
+    part: usize,
 }
 
 impl<'a> Wide<'a> {
@@ -131,7 +135,7 @@ impl<'a> Wide<'a> {
         }
         let (mut bound, mut excess) = (f64::INFINITY, messages.forbidden());
         if messages.settle(&network) {
-            let mut best = Start { said: messages.said.clone(), shifts: shifts.clone() };
+            let mut best = (messages.said.clone(), shifts.clone());
             let mut before = f64::NEG_INFINITY;
             bound = f64::NEG_INFINITY;
             for _ in 0..SWEEPS / TURN {
@@ -140,7 +144,7 @@ impl<'a> Wide<'a> {
                 if next > bound {
                     bound = next;
                     excess.clone_from(&over);
-                    best = Start { said: messages.said.clone(), shifts: shifts.clone() };
+                    best = (messages.said.clone(), shifts.clone());
                 }
                 if next - before <= WORTH * next.abs() {
                     break;
@@ -149,7 +153,7 @@ impl<'a> Wide<'a> {
                 shifts.even(&over);
                 network.shift(&shifts);
             }
-            Start { said: messages.said, shifts } = best;
+            (messages.said, shifts) = best;
             network.shift(&shifts);
         }
         Self {
@@ -162,14 +166,16 @@ impl<'a> Wide<'a> {
             excess,
             known: BTreeMap::new(),
             few: None,
+            part: PARTS.len(),
         }
-        .with_few()
+        .with_few(start.map_or(0, |start| start.part.min(PARTS.len() - 1)))
     }
 
-    /// The same with all assignments of as many choices near the bound as are narrow.
-    fn with_few(mut self) -> Self {
-        let few = |part: &f64| {
-            let most = part * self.bound.abs();
+    /// The same with all assignments of as many choices near the bound as are narrow: of fewer where those of this
+    /// part are not, and of more where theirs is far from too wide.
+    fn with_few(mut self, first: usize) -> Self {
+        let few = |part: usize| {
+            let most = PARTS[part] * self.bound.abs();
             let mut few = self.messages.clone();
             for (alive, excess) in few.alive.iter_mut().zip(&self.excess) {
                 alive.iter_mut().zip(excess).for_each(|(alive, over)| *alive &= *over <= most);
@@ -177,13 +183,27 @@ impl<'a> Wide<'a> {
             let is_any = few.settle(&self.network);
             is_any.then(|| Few::of(&self.network, &few, &self.kept)).flatten().map(|few| (few, most))
         };
-        self.few = if self.bound < f64::INFINITY { PARTS.iter().find_map(few) } else { None };
+        if self.bound == f64::INFINITY {
+            return self;
+        }
+        let narrow = |part: usize| few(part).map(|few| (few, part));
+        let mut found = (first..PARTS.len()).find_map(narrow);
+        while let Some(((few, _), part @ 1..)) = &found
+            && *part <= first
+            && few.is_small()
+            && let Some(more) = narrow(part - 1)
+        {
+            found = Some(more);
+        }
+        if let Some((few, part)) = found {
+            (self.few, self.part) = (Some(few), part);
+        }
         self
     }
 
     /// What other costs begin with.
     pub(crate) fn start(&self) -> Start {
-        Start { said: self.messages.said.clone(), shifts: self.shifts.clone() }
+        Start { said: self.messages.said.clone(), shifts: self.shifts.clone(), part: self.part }
     }
 
     /// What all assignments cost at least.

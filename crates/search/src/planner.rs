@@ -133,6 +133,12 @@ impl PlanError {
         is_far(*found, *capacity)
     }
 
+    /// Whether it is proven that nothing fits.
+    pub fn is_proven(&self) -> bool {
+        use SearchError::{DoesNotFit, DoesNotFitTogether};
+        matches!(self.last(), Self::Search(DoesNotFit { .. } | DoesNotFitTogether { .. }))
+    }
+
     /// Why there is no plan among the partitions that were looked at last.
     pub fn last(&self) -> &Self {
         match self {
@@ -272,20 +278,20 @@ fn plan_in(
         Asked { request, pins, cuts: &cuts, numbers: &numbers, derive, offer, width, spaces: &spaces };
     let mut clocks = Clocks::new(request.prices.beside());
     let mut weighed = Weighed::new(asked, clocks.weights())?;
-    let Least { made: mut best, mut bound } = weighed.least()?;
+    let Least { made: mut best, mut bound, .. } = weighed.least(f64::INFINITY)?;
     let mut taken = Taken::of(&best.plan);
     let mut seen = vec![(best.choices.clone(), taken)];
     let enough = (request.enough)(&best.plan);
     while clocks.go_on(taken, bound) && !enough {
         // What fits by other weights is found, or is not needed.
         let Ok(mut other) = Weighed::new(asked, clocks.weights()) else { break };
-        let Ok(found) = other.least() else { break };
+        let Ok(found) = other.least(best.seconds()) else { break };
         if !other.is_alike(&weighed) {
             seen.clear();
         }
         (weighed, bound, taken) = (other, found.bound, Taken::of(&found.made.plan));
         seen.push((found.made.choices.clone(), taken));
-        if found.made.seconds() < best.seconds() {
+        if found.fits && found.made.seconds() < best.seconds() {
             best = found.made;
         }
     }

@@ -51,6 +51,12 @@ impl Floors {
         Self(free.map(|it| Floor { prices: vec![0.0; rows], least: it.least }).collect())
     }
 
+    /// How many there are: one for each minimum of time.
+    #[cfg(test)]
+    pub(super) fn len(&self) -> usize {
+        self.0.len()
+    }
+
     /// Whether the minimum without a price on memory is among them.
     pub(super) fn has_free(&self) -> bool {
         self.0.iter().any(|it| it.price() <= 0.0)

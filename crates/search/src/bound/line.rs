@@ -20,6 +20,10 @@ const ROUNDS: usize = 40;
 /// of another one.
 const CLOSE: [f64; 2] = [1e-4, 1e-9];
 
+/// What the bound of a large chain may still rise by, as a part of its distance from the best found and as one of
+/// itself: it tells little more of plans that are further from it.
+const ENOUGH: [f64; 2] = [0.02, 5e-4];
+
 /// What all memory may cost at first, in parts of the least time: most chains that fit fit so.
 const HIGH: f64 = 0.6;
 
@@ -32,7 +36,10 @@ const FAR: f64 = 0.25;
 /// The most choices of all nodes with which an assignment is still improved node by node.
 const MOST_STEPPED: usize = 150_000;
 
-/// How many lines of a large chain are repaired where nothing fits.
+/// How far from the bound, relative to it, what was found for a large chain has to be for lines to be repaired.
+const OPEN: f64 = 0.05;
+
+/// How many lines of a large chain are repaired.
 const REPAIRED: usize = 4;
 
 /// A minimum as a line of the bound.
@@ -82,7 +89,7 @@ pub(super) fn follow(search: &mut Search<'_>) -> Result<(), SearchError> {
         multipliers = highest.multipliers;
         let mut is_low = highest.is_edge;
         // Nothing lies below what is proven.
-        if highest.height - search.bound > close * highest.height.abs() {
+        if highest.height - search.bound > allowed(search, close, highest.height.abs()) {
             rounds += 1;
             let Some(next) = line(search, &multipliers)? else { break };
             is_low &= next.over(&multipliers) > 0.0;
@@ -116,13 +123,24 @@ pub(super) fn follow(search: &mut Search<'_>) -> Result<(), SearchError> {
     Ok(())
 }
 
-/// Offers lines, the lowest at multipliers first: all where that takes no time, and some of a large chain where
-/// nothing fits.
+/// What the bound may still rise by (seconds), where it is no higher than this.
+fn allowed(search: &Search<'_>, close: f64, height: f64) -> f64 {
+    let close = close * height;
+    match &search.best {
+        Some((_, best)) if search.is_large() => {
+            let [of_gap, of_all] = ENOUGH;
+            (of_gap * (best - search.bound)).min(of_all * height).max(close)
+        }
+        _ => close,
+    }
+}
+
+/// Offers lines, the lowest at multipliers first: all where that takes no time, and some of a large chain.
 fn repair(search: &mut Search<'_>, seen: &mut [Line], multipliers: &[f64]) {
     seen.sort_by(|a, b| a.at(multipliers).total_cmp(&b.at(multipliers)));
     let most = if search.is_large() { REPAIRED } else { seen.len() };
     for line in seen.iter().take(most) {
-        if search.is_settled() || search.is_large() && search.best.is_some() {
+        if search.is_settled() || search.is_large() && search.gap() <= OPEN {
             return;
         }
         search.offer(&line.choices);

@@ -217,6 +217,35 @@ fn long_chains_have_small_gaps_and_answers_that_do_not_depend_on_threads() {
     }
 }
 
+/// From ample memory to too little, a long chain is minimised a few times for each amount, and more memory never
+/// costs more than what is proven of less.
+#[test]
+fn little_memory_takes_a_few_minima() {
+    let problem = large(2, 16, 6);
+    let (entry, exit) = (vec![0], vec![15]);
+    let segment = Segment { problem, entry, exit, shared: Vec::new(), count: 40, variants: Vec::new() };
+    let chain = Arc::new(Chain { globals: Vec::new(), segments: vec![segment] });
+    let solver = || Solver::new(&chain, Trail::default(), Width::Narrow);
+    let free = solver().solve(u64::MAX >> 12).unwrap();
+    let most = chain.usage(&free.choices).peak();
+    let (mut minima, mut answered, mut before) = (Vec::new(), 0, f64::INFINITY);
+    for part in 1..=10 {
+        let mut solver = solver();
+        if let Ok(found) = solver.solve(most * part / 10) {
+            let bound = match found.proof {
+                Proof::Optimal => found.time,
+                Proof::Gap { lower_bound } => lower_bound,
+            };
+            assert!(bound <= before * (1.0 + EXACT), "{part}: {bound} with more memory, {before} with less");
+            assert!(found.time - bound < 0.01 * found.time, "{part}: {} and {bound}", found.time);
+            (before, answered) = (found.time, answered + 1);
+        }
+        minima.push(solver.floors.len());
+    }
+    assert!((4..10).contains(&answered), "{answered}");
+    assert!(minima.iter().all(|it| *it <= 9), "{minima:?}");
+}
+
 #[test]
 fn periodic_choices_cost_what_the_folded_chain_says() {
     let mut repeated = 0;

@@ -7,6 +7,9 @@ use crate::eliminate::{Objective, Pruned, Reduced, order, prune, reduce};
 /// The most additions of an elimination of few choices.
 const WORK: f64 = 3e7;
 
+/// Which part of the most entries and additions is small.
+const SMALL: f64 = 0.02;
+
 /// The assignments of some choices.
 #[derive(Debug)]
 pub(super) struct Few {
@@ -15,6 +18,8 @@ pub(super) struct Few {
     reduced: Reduced<'static>,
     /// What nodes and links cost that have one choice left.
     constant: f64,
+    /// Whether that is far from too wide.
+    is_small: bool,
 }
 
 impl Few {
@@ -27,8 +32,14 @@ impl Few {
         if order.entries > NARROW || order.work > WORK {
             return None;
         }
+        let is_small = order.entries <= SMALL * NARROW && order.work <= SMALL * WORK;
         let reduced = reduce(&Objective::time(&pruned.problem), &order).ok()?.owned();
-        Some(Self { left, reduced, pruned, constant })
+        Some(Self { left, reduced, pruned, constant, is_small })
+    }
+
+    /// Whether more choices may be narrow too.
+    pub(super) fn is_small(&self) -> bool {
+        self.is_small
     }
 
     /// What the best of them costs with these choices of the kept nodes, where costs are moved; infinite if there is none.

@@ -55,8 +55,18 @@ pub(super) struct Made {
 /// The plan of least time by weights.
 pub(super) struct Least {
     pub(super) made: Made,
+    /// Whether it fits.
+    pub(super) fits: bool,
     /// No plan that fits takes less (seconds).
     pub(super) bound: f64,
+}
+
+/// Why a search by weights ends.
+enum Stop {
+    /// For this reason nothing was made.
+    Failed(PlanError),
+    /// What was made first does not fit, and takes no less than what is known.
+    Slow(Box<Made>),
 }
 
 /// What a plan holds: with two slots for what rotates, and where that is too much, the same with one where it
@@ -93,8 +103,9 @@ impl<'a> Weighed<'a> {
             && self.programs.iter().zip(&other.programs).all(|(one, other)| one.chooses_as(other))
     }
 
-    /// The plan of least time that fits.
-    pub(super) fn least(&mut self) -> Result<Least, PlanError> {
+    /// The plan of least time that fits. Where what was found first does not, and takes no less than `below` (seconds),
+    /// nothing with less memory is looked for.
+    pub(super) fn least(&mut self, below: f64) -> Result<Least, PlanError> {
         let Asked { request, width, .. } = self.asked;
         let known = trail(request).map(|mut it| std::mem::take(&mut *it)).unwrap_or_default();
         let mut solver = Solver::new(&self.chain, known, width);
@@ -102,23 +113,27 @@ impl<'a> Weighed<'a> {
         // The fastest that fits with one slot where two are too many.
         let mut saving: Option<Made> = None;
         let made = within(request.capacity, |given| {
-            let solution = solver.solve(given).map_err(PlanError::Search)?;
+            let solution = solver.solve(given).map_err(|it| Stop::Failed(PlanError::Search(it)))?;
+            let is_first = lower_bound.is_none();
             // The bound of the first solution holds for all: nothing that fits was left out of it.
             let proof = lower_bound.map_or(solution.proof, |lower_bound| Proof::Gap { lower_bound });
             let bound = *lower_bound.get_or_insert(match solution.proof {
                 Proof::Optimal => solution.time,
                 Proof::Gap { lower_bound } => lower_bound,
             });
-            let mut made = self.written(&solution.choices)?;
+            let mut made = self.written(&solution.choices).map_err(Stop::Failed)?;
             made.plan.proof = match proof {
                 Proof::Optimal => plan::Proof::Optimal,
                 Proof::Gap { lower_bound } => plan::Proof::Gap { lower_bound },
             };
-            let Held { made, bytes: held, mut saved } = self.held(made)?;
+            let Held { made, bytes: held, mut saved } = self.held(made).map_err(Stop::Failed)?;
             // What was proved is said of two slots.
             saved.iter_mut().for_each(|it| it.plan.proof = plan::Proof::Gap { lower_bound: bound });
             if saved.as_ref().is_some_and(|it| saving.as_ref().is_none_or(|at| it.seconds() < at.seconds())) {
                 saving = saved;
+            }
+            if is_first && held > request.capacity && saving.is_none() && made.seconds() >= below {
+                return Err(Stop::Slow(Box::new(made)));
             }
             // Copies and values on their way come on top of what the problem counts.
             let counted = self.chain.usage(&solution.choices).peak();
@@ -128,20 +143,22 @@ impl<'a> Weighed<'a> {
         if let Some(mut trail) = trail(request) {
             *trail = solver.into_trail();
         }
-        let made = match (made, saving) {
-            (Ok(two), Some(one)) if two.seconds() <= one.seconds() => Ok(two),
-            (Ok(_) | Err(NoRoom::Nearest(_)), Some(one)) => Ok(one),
-            (made, _) => made,
+        let bound = lower_bound.unwrap_or(0.0);
+        let (made, fits) = match (made, saving) {
+            (Ok(two), Some(one)) if two.seconds() <= one.seconds() => (two, true),
+            (Ok(_) | Err(NoRoom::Nearest(_)), Some(one)) => (one, true),
+            (Ok(made), None) => (made, true),
+            (Err(NoRoom::Refused(Stop::Slow(made))), _) => (*made, false),
+            (Err(NoRoom::Refused(Stop::Failed(error))), _) => return Err(error),
+            (Err(NoRoom::Nearest(found)), None) => {
+                return Err(PlanError::Search(SearchError::NothingFound {
+                    place: Place { segment: 0, window: 0 },
+                    found,
+                    capacity: request.capacity,
+                }));
+            }
         };
-        let made = made.map(|made| Least { made, bound: lower_bound.unwrap_or(0.0) });
-        made.map_err(|error| match error {
-            NoRoom::Refused(error) => error,
-            NoRoom::Nearest(found) => PlanError::Search(SearchError::NothingFound {
-                place: Place { segment: 0, window: 0 },
-                found,
-                capacity: request.capacity,
-            }),
-        })
+        Ok(Least { made, fits, bound })
     }
 
     /// The plan if it fits, with one slot for what rotates where two are too many.
