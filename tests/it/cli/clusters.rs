@@ -291,7 +291,7 @@ fn sweeps_say_the_same_each_time() {
     for (row, (devices, line)) in rows[1..].iter().zip(["1", "2", "4"].iter().zip(first[0].lines())) {
         assert_eq!(row[0], *devices);
         assert_eq!(row.len(), rows[0].len());
-        assert!(line.starts_with(devices) && line.contains(&format!("{} groups", row[3])), "{line}");
+        assert!(line.starts_with(devices) && line.contains(&format!("{} group", row[3])), "{line}");
     }
     // More devices do not take longer: what fewer do, they could do too, on meshes of this model.
     let seconds: Vec<f64> = rows[1..].iter().map(|row| row[1].parse().unwrap()).collect();

@@ -28,7 +28,8 @@ fn check(path: &str, value: impl Into<Option<Value>>, expected: Expect) {
 }
 
 /// Numbers that a file need not state.
-const MAY_BE_MISSING: [&str; 2] = ["transport.beside", "device.operations.gemm bfloat16.rate"];
+const MAY_BE_MISSING: [&str; 3] =
+    ["transport.beside", "device.operations.gemm bfloat16.rate", "device.products.in_step"];
 
 /// A law.
 const LAW: &str = "device.operations.gemm bfloat16.";

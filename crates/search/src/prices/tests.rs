@@ -27,6 +27,7 @@ fn machine() -> Machine {
     products.tile_start.value = Seconds(0.0);
     products.start.value = Seconds(5e-6);
     products.sustained.value = Ratio(1.0);
+    products.in_step.value = Ratio(1.0);
     machine.node.link_bandwidth.value = BytesPerSecond(1e8);
     machine.node.ring_share.value = Ratio(1.0);
     machine.node.pair_share.value = Ratio(1.0);
