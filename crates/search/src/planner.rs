@@ -18,7 +18,7 @@ use crate::live::Live;
 use crate::offers::Offers;
 use crate::prepare::{Cut, are_alike};
 use crate::prices::Prices;
-use crate::problem::SearchError;
+use crate::problem::{SearchError, real};
 use crate::section::Section;
 use weighed::{Asked, Least, Weighed};
 
@@ -183,8 +183,8 @@ pub type Derive<'a> = dyn Fn(&[usize]) -> Derived + 'a;
 ///
 /// Where the space of all partitions is too large, it is one of fewer: without stripes of sequences, without time
 /// steps, then of those that split an operation along fewer loops at once. The plan then says what was left out,
-/// and that its space is not saturated. Where memory is so short that much is left open, what is found without time
-/// steps is looked at besides. Blocks that are too wide to be eliminated are solved by message passing.
+/// and that its space is not saturated. Where much is left open, what is found without time steps is looked at
+/// besides. Blocks that are too wide to be eliminated are solved by message passing.
 pub fn plan(request: &Request<'_>) -> Result<Plan, PlanError> {
     Ok(widely(request, &[], None)?.0)
 }
@@ -224,15 +224,21 @@ fn widely(request: &Request<'_>, others: &[Cut<'_>], derive: Option<&Derive<'_>>
 /// A plan with the variant of each block; why there is none.
 type Outcome = Result<(Plan, Vec<usize>), PlanError>;
 
-/// How far above its bound a plan may be that is not looked for among fewer partitions (parts of the bound).
-const OPEN: f64 = 0.001;
+/// How far above its bound a plan may be that is not looked for among fewer partitions (parts of the bound): where
+/// there is memory left, and where there is not, which leaves much open among fewer too.
+const OPEN: [f64; 2] = [0.001, 0.1];
 
-/// Whether a search for what fits has left much open: among fewer partitions it may find what it has missed.
+/// What part of the memory a plan holds that has little left.
+const NEARLY: f64 = 0.9;
+
+/// Whether a search has left much open: among fewer partitions it may find what it has missed.
 fn is_open(found: &Outcome) -> bool {
     match found {
         Ok((plan, _)) => match plan.proof {
             plan::Proof::Gap { lower_bound } if !plan.space.left_out.contains(&LeftOut::Steps) => {
-                plan.seconds() > (1.0 + OPEN) * lower_bound
+                let held: u64 = plan.memory.iter().map(|it| it.bytes).sum();
+                let is_full = real(held) > NEARLY * real(plan.capacity);
+                plan.seconds() > (1.0 + OPEN[usize::from(is_full)]) * lower_bound
             }
             _ => false,
         },
