@@ -1,5 +1,6 @@
 //! Configurations as models: against transformers, against exported graphs, and of full size.
 
+mod narrow; // states of recurrences in bf16
 mod oracles; // weights and outputs of exported models
 mod sizes; // public configurations
 

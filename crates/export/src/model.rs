@@ -25,6 +25,8 @@ pub struct Model {
     pub experts: Option<Experts>,
     /// Whether hidden units are gated by SiLU.
     pub gated: bool,
+    /// Whether they are gated by another function.
+    pub gated_otherwise: bool,
     /// Whether norms are those of the root mean square; and what is added to it.
     pub root_mean_square: Option<f64>,
     /// Whether positions are rotated into queries and keys.
@@ -74,10 +76,12 @@ impl Model {
                     if let [count, units, _] = *shape(node.operands[2]) {
                         self.experts.get_or_insert(Experts { count, active: *active, units });
                     }
-                    self.gated |= node.operands.len() > 4 && *activation == Unary::Silu;
+                    if node.operands.len() > 4 {
+                        self.gate(*activation);
+                    }
                 }
                 Op::Gated(activation) => {
-                    self.gated |= *activation == Unary::Silu;
+                    self.gate(*activation);
                     self.units = self.units.max(shape(node.results[0]).last().copied());
                 }
                 Op::Unary(Unary::Gelu | Unary::GeluTanh | Unary::GeluQuick | Unary::Relu | Unary::Silu)
@@ -94,6 +98,11 @@ impl Model {
                 _ => {}
             }
         }
+    }
+
+    fn gate(&mut self, activation: Unary) {
+        self.gated |= activation == Unary::Silu;
+        self.gated_otherwise |= activation != Unary::Silu;
     }
 
     fn attention(&mut self, graph: &Graph, node: &Node) {

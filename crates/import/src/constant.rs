@@ -6,6 +6,9 @@ use planner_ir::{DType, Op, Real, Triangle, Type};
 /// Integers up to this are exact in an f64.
 const EXACT: u64 = 1 << 53;
 
+/// What hides a key where it is added to its score is at most this: -10000 as a bf16.
+const HIDING: f64 = -9984.0;
+
 /// The shortest operation that is a value: a number repeated, a range, or its bytes.
 pub(crate) fn op(array: &Array) -> Op {
     let result = array.type_().clone();
@@ -86,6 +89,15 @@ pub(crate) fn banded(type_: &Type, bytes: &[u8]) -> Option<(f64, Banded)> {
     };
     let one = Array::from_bytes(Type::new(type_.dtype, [1]), number?).ok()?;
     Some((exact(&one)?, banded))
+}
+
+/// Whether a value that is one number along diagonals is a mask, and no weight: its number hides, or it shows the keys on
+/// one side of a diagonal, or stands for truths. A weight may start as the identity, or as ones in a band.
+pub(crate) fn is_mask(type_: &Type, number: f64, banded: Banded) -> bool {
+    // Ones are weights where they differ from example to example.
+    let is_one = type_.shape.iter().rev().skip(2).all(|&it| it == 1) || type_.dtype.bytes() == 1;
+    let shows = !type_.dtype.is_float() || matches!(banded, Banded::Side(..));
+    number <= HIDING || number >= 1.0 && is_one && shows
 }
 
 /// Integers that rise or fall evenly.

@@ -38,9 +38,6 @@ const LARGEST_INTEGERS: u64 = 1024;
 /// The largest weight of other numbers that an operator can take as an attribute (elements).
 const LARGEST_ATTRIBUTE: u64 = 16;
 
-/// What hides a key where it is added to its score is at most this: -10000 as a bf16.
-const HIDING: f64 = -9984.0;
-
 /// Whether a value of that type may be a mask of pairs: truth values, or as many rows as columns of numbers.
 fn may_be_mask(type_: &Type) -> bool {
     match type_.shape[..] {
@@ -237,11 +234,9 @@ impl Importer<'_> {
             return Ok(value);
         };
         if !small {
-            // A mask of later keys, or of keys far before, is not trained, and is known. Ones are weights where
-            // they differ from example to example.
-            let is_one = type_.shape.iter().rev().skip(2).all(|&it| it == 1) || type_.dtype.bytes() == 1;
-            let hides = |&(number, _): &(f64, _)| number <= HIDING || number >= 1.0 && is_one;
-            return match constant::banded(&type_, &bytes).filter(hides) {
+            // A mask of later keys, or of keys far before, is not trained, and is known.
+            let is_mask = |&(number, banded): &(f64, Banded)| constant::is_mask(&type_, number, banded);
+            return match constant::banded(&type_, &bytes).filter(is_mask) {
                 None => Ok(self.stored(name, type_)),
                 Some((number, banded)) => self.banded(type_, number, banded),
             };

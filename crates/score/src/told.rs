@@ -8,6 +8,7 @@ use ::export::model::Model;
 use ::export::{Exported, Job, Runs, Strategy};
 use cost_models::estimate::Estimate;
 use cost_models::machine::Machine;
+use planner_ir::{DType, Op, Optimizer};
 use predict::cluster::Links;
 use predict::config;
 use predict::framework::Framework;
@@ -36,35 +37,65 @@ pub struct Expected {
 }
 
 /// What a framework takes for what it is told of a job, on machines with how many devices each; nothing of what is
-/// not trained by one whose runs are known.
+/// not trained by one whose runs are known. Where the model is a `config.json`, its text says what the model is.
 #[must_use]
 pub fn expected(
     job: &Job<'_>,
     exported: &Exported,
     machines: Vec<(Machine, u64)>,
+    config: Option<String>,
 ) -> Option<Result<Expected, String>> {
     let Runs::Strategy(strategy) = &exported.runs else { return None };
     let runner = Runner::ALL.into_iter().find(|it| it.target() == exported.target)?;
     let text = &exported.files.first()?.text;
-    Some(priced(job, strategy, runner, text, machines))
+    let model = Model::of(job);
+    let priced = || {
+        // Arguments of Megatron say what the model is.
+        let states = matches!(runner, Runner::Megatron | Runner::Bridge);
+        if let Some(unlike) = unlike(job, &model, strategy, states) {
+            return Err(unlike.to_owned());
+        }
+        let sizes = || sizes(&model, strategy).map(|it| it.to_string());
+        let text_of_model = if states { None } else { Some(config.map_or_else(sizes, Ok)?) };
+        let beside = Beside { model: text_of_model, sequence: model.sequence, devices: Some(job.devices()) };
+        priced(runner, text, &beside, machines)
+    };
+    Some(priced())
+}
+
+/// What of a job no stated setup is.
+fn unlike(job: &Job<'_>, model: &Model, strategy: &Strategy, states: bool) -> Option<&'static str> {
+    let recipe = job.recipe()?;
+    let causal = |op: &Op| if let Op::Attention(it) = op { it.causal } else { true };
+    let stages = job.stages();
+    let mut operations = stages.iter().flat_map(|plan| &plan.graph.nodes);
+    if !recipe.roles.frozen.is_empty() {
+        return Some("parameters are frozen, and prices of frameworks are of steps that train all");
+    }
+    if !matches!(recipe.optimizer, Optimizer::AdamW { .. }) {
+        return Some("prices of frameworks are of steps with AdamW");
+    }
+    if strategy.element == DType::F32 {
+        return Some("prices of frameworks are of steps in 16 bits: plan with `--precision bf16`");
+    }
+    if !operations.all(|node| causal(&node.op)) {
+        return Some("attention is not causal, and prices of frameworks are of decoders");
+    }
+    if states && model.gated_otherwise {
+        return Some(
+            "hidden units are gated by another function than SiLU, which these arguments do not say",
+        );
+    }
+    None
 }
 
 fn priced(
-    job: &Job<'_>,
-    strategy: &Strategy,
     runner: Runner,
     text: &str,
+    beside: &Beside,
     machines: Vec<(Machine, u64)>,
 ) -> Result<Expected, String> {
-    let model = Model::of(job);
-    // Arguments of Megatron say what the model is.
-    let states = matches!(runner, Runner::Megatron | Runner::Bridge);
-    let beside = Beside {
-        model: if states { None } else { Some(sizes(&model, strategy)?.to_string()) },
-        sequence: model.sequence,
-        devices: Some(job.devices()),
-    };
-    let mut read = read::read(runner, text, &beside).map_err(|error| error.to_string())?;
+    let mut read = read::read(runner, text, beside).map_err(|error| error.to_string())?;
     let name = machines.first().map(|it| it.0.name.clone()).unwrap_or_default();
     read.keys.insert("machine".to_owned(), name.into());
     let setup = config::of(read.keys).map_err(|error| error.to_string())?.setup;
@@ -90,7 +121,7 @@ fn sizes(model: &Model, strategy: &Strategy) -> Result<Value, String> {
         model.heads.ok_or_else(|| "the program has no attention in one operation".to_owned())?;
     let units = model.units.or(model.experts.map(|it| it.units));
     let mut config = json!({
-        "model_type": match (model.gated, model.experts) {
+        "model_type": match (model.gated || model.gated_otherwise, model.experts) {
             (true, None) => "llama",
             (true, Some(_)) => "mixtral",
             (false, _) => "gpt_neox",

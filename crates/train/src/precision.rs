@@ -39,7 +39,8 @@ pub(crate) fn in_bf16(graph: &Graph, recipe: &Recipe) -> Result<Graph, TrainErro
         let from = if narrow[index] { DType::F32 } else { DType::BF16 };
         let into = if narrow[index] { DType::BF16 } else { DType::F32 };
         let mut operands = Vec::new();
-        for operand in &node.operands {
+        let state = if let Op::Recurrence(it) = &node.op { Some(it.state()) } else { None };
+        for (place, operand) in node.operands.iter().enumerate() {
             let mut value = map[operand.0];
             let dtype = emit.type_of(value).dtype;
             let mut convert = |value: ValueId, into: DType| {
@@ -54,7 +55,12 @@ pub(crate) fn in_bf16(graph: &Graph, recipe: &Recipe) -> Result<Graph, TrainErro
             if alone.contains(&value) {
                 value = convert(value, DType::BF16);
             }
-            operands.push(convert(value, if dtype == from { into } else { dtype }));
+            let wanted = match state {
+                Some(it) if it == place => DType::F32,
+                _ if dtype == from => into,
+                _ => dtype,
+            };
+            operands.push(convert(value, wanted));
         }
         let instead = |dtype| if narrow[index] && dtype == DType::F32 { DType::BF16 } else { dtype };
         let results = emit.all(making(&node.op, instead), &operands);

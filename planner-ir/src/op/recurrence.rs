@@ -62,4 +62,10 @@ impl Recurrence {
     pub fn operands(self) -> usize {
         if self.replaces() { 6 } else { 5 }
     }
+
+    /// Which of them is the state before the first place, which is in f32 whatever the others are in.
+    #[must_use]
+    pub fn state(self) -> usize {
+        self.operands() - 1
+    }
 }

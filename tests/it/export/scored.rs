@@ -89,3 +89,28 @@ fn configurations_say_what_plans_do() {
         }
     }
 }
+
+/// What is no setup of a framework has no time there, and the reason is said.
+#[test]
+fn what_no_setup_says_is_not_expected_to_take_a_time() {
+    let folder = Folder::new("scored-unlike");
+    let (model, plan) = (folder.path("config.json"), folder.path("plan.json"));
+    fs::write(&model, config(2)).unwrap();
+    let fixed =
+        ["plan", "--config", &model, "-o", &plan, "--machine", "h100-80g-4x", "--mesh", "4", "--json"];
+    let sizes = ["--dim", "batch=4", "--dim", "sequence=16", "--for", "megatron"];
+    for (more, why) in [
+        (&["--freeze", "*.mlp.*"][..], "frozen"),
+        (&["--optimizer", "sgd"], "AdamW"),
+        (&["--precision", "fp32"], "16 bits"),
+    ] {
+        let trained: Vec<&str> = match more {
+            ["--precision", _] => ["--mode", "train", "--loss", "loss"].to_vec(),
+            _ => TRAINED.to_vec(),
+        };
+        let said: Value =
+            serde_json::from_str(&works(&[&fixed[..], &sizes, &trained, more].concat())).unwrap();
+        let unknown = said["expected"]["unknown"].as_str().unwrap_or_default();
+        assert!(unknown.contains(why), "{more:?}: {}", said["expected"]);
+    }
+}

@@ -15,6 +15,8 @@ pub(crate) struct Told {
     pub(crate) parts: [(&'static str, Vec<One>); 3],
     /// Sizes that the program does not have: an argument and a key of the model.
     missing: Vec<(&'static str, &'static str)>,
+    /// Whether hidden units are gated by what has no argument.
+    gated_otherwise: bool,
 }
 
 /// One thing that is told.
@@ -29,7 +31,7 @@ pub(crate) struct One {
 pub(crate) type Key = (&'static str, &'static str, String);
 
 impl Told {
-    /// Says which sizes were not found, by one of their names.
+    /// Says what of the model is not told: which sizes were not found, by one of their names, and gates.
     pub(crate) fn not_found(
         &self,
         lost: &mut Vec<String>,
@@ -38,6 +40,10 @@ impl Told {
         if !self.missing.is_empty() {
             let names: Vec<&str> = self.missing.iter().map(|&it| name(it)).collect();
             lost.push(format!("not found in the program, yours to add: {}", names.join(", ")));
+        }
+        if self.gated_otherwise {
+            let words = "hidden units are gated by another function than SiLU: there is an argument for that one alone";
+            lost.push(words.to_owned());
         }
     }
 }
@@ -51,6 +57,7 @@ pub(crate) fn told(strategy: &Strategy, model: &Model) -> Told {
     Told {
         parts: [("the model", model_part), ("parallelism", parallel), ("training", training.collect())],
         missing,
+        gated_otherwise: model.gated_otherwise,
     }
 }
 

@@ -64,3 +64,18 @@ fn bands_of_one_number_are_seen_and_nothing_else_is() {
         }
     }
 }
+
+/// A weight may start as the identity, or as ones in a band; what hides, a triangle and truths are masks.
+#[test]
+fn weights_that_start_as_the_identity_are_no_masks() {
+    let of = |dtype: DType| Type::new(dtype, [4, 4]);
+    for banded in [Banded::Within(0, 0), Banded::Within(-1, 2), Banded::Outside(-1, 1)] {
+        assert!(!is_mask(&of(DType::F32), 1.0, banded) && !is_mask(&of(DType::BF16), 2.0, banded));
+        assert!(is_mask(&of(DType::F32), f64::from(f32::MIN), banded), "{banded:?}");
+        assert!(is_mask(&of(DType::Bool), 1.0, banded) && is_mask(&of(DType::I64), 1.0, banded));
+    }
+    let triangle = Banded::Side(Triangle::Lower, 0);
+    assert!(is_mask(&of(DType::F32), 1.0, triangle));
+    assert!(!is_mask(&Type::new(DType::F32, [2, 4, 4]), 1.0, triangle));
+    assert!(!is_mask(&of(DType::F32), 0.5, triangle));
+}

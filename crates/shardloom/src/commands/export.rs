@@ -22,7 +22,7 @@ use super::{Context, Said};
 use crate::arguments::{ExportArguments, To};
 use expected::Expected;
 
-pub(super) use expected::say_expected;
+pub(super) use expected::{Of, say_expected};
 
 /// Writes a plan for another runtime.
 pub(crate) fn export(arguments: &ExportArguments, context: &Context<'_, '_>) -> Result<Said, Failure> {
@@ -57,7 +57,9 @@ fn for_runtime(
         (runs, Ok(cluster)) => {
             context.progress.say("pricing what the target runs");
             there = Some(projected::price(plan, &content, runs, &cluster)?);
-            runs_in = expected::of(&job, &exported, &cluster, &work(&content));
+            let model = plan_file::named_model(plan, model_of(&content), None).ok().map(|it| it.path);
+            let of = Of { model: model.as_deref(), work: &work(&content) };
+            runs_in = expected::of(&job, &exported, &cluster, of);
         }
         (_, Err(failure)) if arguments.machine.is_some() => return Err(failure),
         (_, Err(failure)) => there = Some(Err(failure.to_string())),
@@ -82,6 +84,15 @@ fn work(content: &Content) -> StepWork {
         Content::Plan(plan) => throughput::work(plan),
         Content::Pipeline(pipeline) => throughput::work_of_stages(pipeline),
         Content::Generation(generation) => throughput::work(&generation.decode),
+    }
+}
+
+/// The model that a plan is of.
+fn model_of(content: &Content) -> &::plan::ModelFile {
+    match content {
+        Content::Plan(plan) => &plan.model,
+        Content::Pipeline(pipeline) => &pipeline.stages[0].plan.model,
+        Content::Generation(generation) => &generation.decode.model,
     }
 }
 

@@ -29,7 +29,7 @@ use report::weight_roles::Weights;
 use schedule::{Kind, Schedule};
 use search::Rules;
 
-use super::export::say_expected;
+use super::export::{Of, say_expected};
 use super::{Context, Said, stopped};
 use crate::arguments::{PlanArguments, Stages};
 use crate::progress::Progress;
@@ -198,7 +198,8 @@ fn said(
     let mut json = summary_json(pipeline, throughput.as_ref());
     json["parameters"] = weights.json();
     let told = (Job::of_pipeline(pipeline), arguments.runtime);
-    say_expected(told, (machines, &throughput::work_of_stages(pipeline)), &mut text, &mut json);
+    let of = Of { model: Some(arguments.model()), work: &throughput::work_of_stages(pipeline) };
+    say_expected(told, (machines, of), &mut text, &mut json);
     let _ = writeln!(text, "plan written to {}", arguments.output.display());
     found.say(&mut json, &|words| context.warn(words));
     Ok(Said { text, json })

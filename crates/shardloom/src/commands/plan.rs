@@ -16,7 +16,7 @@ use report::summary::{summary, summary_json};
 use report::throughput;
 use report::weight_roles::Weights;
 
-use super::export::say_expected;
+use super::export::{Of, say_expected};
 use super::{Context, Said, stopped};
 use crate::arguments::{Mode, PlanArguments, Stages};
 
@@ -140,7 +140,8 @@ fn planned(arguments: &PlanArguments, context: &mut Context<'_, '_>) -> Result<S
         let _ = writeln!(text, "{line}");
     }
     let told = (Job::of_plan(&chosen.plan), arguments.runtime);
-    say_expected(told, (&cluster, &throughput::work(&chosen.plan)), &mut text, &mut json);
+    let of = Of { model: Some(arguments.model()), work: &throughput::work(&chosen.plan) };
+    say_expected(told, (&cluster, of), &mut text, &mut json);
     let _ = writeln!(text, "plan written to {}", arguments.output.display());
     found.say(&mut json, &|words| context.warn(words));
     Ok(Said { text, json })

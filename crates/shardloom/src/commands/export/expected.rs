@@ -1,5 +1,7 @@
 //! What a framework takes for a plan, by its own figures: beside what the plan's own programs take.
 
+use std::path::Path;
+
 use ::export::{Exported, Job, Target};
 use ::score::told;
 use cost_models::cluster::Cluster;
@@ -7,6 +9,7 @@ use cost_models::machine::Machine;
 use cost_models::model_flops::StepWork;
 use cost_models::quantity;
 use cost_models::throughput::Throughput;
+use files::readable;
 use report::throughput;
 use serde_json::{Value, json};
 
@@ -16,31 +19,48 @@ pub(super) struct Expected {
     of: Result<(told::Expected, Option<Throughput>), String>,
 }
 
-/// What it takes for what it is told of a plan whose step needs so much; nothing of what has no published runs.
-pub(super) fn of(job: &Job<'_>, exported: &Exported, cluster: &Cluster, work: &StepWork) -> Option<Expected> {
+/// What a plan is of: its model, and what a step of it needs.
+#[derive(Clone, Copy)]
+pub(in crate::commands) struct Of<'a> {
+    /// The model's file, if it is there.
+    pub(in crate::commands) model: Option<&'a Path>,
+    /// What a step needs.
+    pub(in crate::commands) work: &'a StepWork,
+}
+
+impl Of<'_> {
+    /// The text of the model, where it is a configuration.
+    fn config(&self) -> Option<String> {
+        let text = readable::text(self.model?).ok()?;
+        models::is_config(text.as_bytes()).then_some(text)
+    }
+}
+
+/// What it takes for what it is told of a plan; nothing of what has no published runs.
+pub(super) fn of(job: &Job<'_>, exported: &Exported, cluster: &Cluster, of: Of<'_>) -> Option<Expected> {
     // A plan on nodes of one kind may use a part of them.
     let machines: Vec<(Machine, u64)> = match cluster.kinds() {
         [machine] => vec![(machine.clone(), job.devices())],
         kinds => kinds.iter().map(|it| (it.clone(), it.devices())).collect(),
     };
     let with_rate = |it: told::Expected| {
-        let rate = throughput::of(work, it.time.total().0, job.devices(), Some(cluster));
+        let rate = throughput::of(of.work, it.time.total().0, job.devices(), Some(cluster));
         (it, rate)
     };
-    let expected = told::expected(job, exported, machines)?;
+    let expected = told::expected(job, exported, machines, of.config())?;
     Some(Expected { title: exported.target.title(), of: expected.map(with_rate) })
 }
 
 /// Adds what a framework takes for a plan that was made for it to what is said of the plan.
 pub(in crate::commands) fn say_expected(
     (job, target): (Job<'_>, Option<Target>),
-    (cluster, work): (&Cluster, &StepWork),
+    (cluster, plan): (&Cluster, Of<'_>),
     text: &mut String,
     json: &mut Value,
 ) {
     let job = job.on(super::device(cluster));
     let made = |target: Target| match ::export::export(&job, target) {
-        Ok(exported) => of(&job, &exported, cluster, work),
+        Ok(exported) => of(&job, &exported, cluster, plan),
         Err(error) => Some(Expected { title: target.title(), of: Err(error.to_string()) }),
     };
     let Some(expected) = target.and_then(made) else { return };
