@@ -109,16 +109,18 @@ fn what_an_exporter_made_is_not_trained() {
     let staged = ["plan", &model, "--mode", "train", "--machine", "cpu-2x", "--stages", "2", "--mesh", "1"];
     let staged = [&staged[..], &["-o", &plan], &fixed].concat();
     let text = works(&staged);
-    for part in
-        ["constant   val_221: a mask", "constant   zeros: one number", "4 used as tables that are looked up"]
-    {
+    for part in [
+        "constant   val_521: evenly spaced",
+        "constant   zeros: one number",
+        "4 used as tables that are looked up",
+    ] {
         assert!(text.contains(part), "no `{part}` in {text}");
     }
     let in_stages: Value = serde_json::from_str(&works(&[&staged[..], &["--json"]].concat())).unwrap();
     assert_eq!(in_stages["parameters"], said);
     trained(case, &plan, &folder, "0.05");
     // What is asked for wins, and what matches nothing is an error.
-    let asked = ["--train", "val_221", "--freeze", "*experts*"];
+    let asked = ["--train", "unsqueeze_14", "--freeze", "*experts*"];
     says(
         &fails(
             1,
@@ -127,9 +129,9 @@ fn what_an_exporter_made_is_not_trained() {
         ),
         &["no parameter matches `*experts*` (`--freeze`)"],
     );
-    let asked = ["--train", "val_221", "--train", "*.norm.weight", "--freeze", "*"];
+    let asked = ["--train", "unsqueeze_14", "--train", "*.norm.weight", "--freeze", "*"];
     let said = planned(case, "model.onnx", &[&fixed[..], &asked].concat(), &plan);
-    assert_eq!(names(&said, "trained"), ["m.model.norm.weight", "val_221"]);
+    assert_eq!(names(&said, "trained"), ["m.model.norm.weight", "unsqueeze_14"]);
     works(&["check", &plan]);
 }
 
