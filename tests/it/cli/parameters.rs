@@ -120,7 +120,7 @@ fn what_an_exporter_made_is_not_trained() {
     assert_eq!(in_stages["parameters"], said);
     trained(case, &plan, &folder, "0.05");
     // What is asked for wins, and what matches nothing is an error.
-    let asked = ["--train", "unsqueeze_14", "--freeze", "*experts*"];
+    let asked = ["--train", "zeros", "--freeze", "*experts*"];
     says(
         &fails(
             1,
@@ -129,9 +129,9 @@ fn what_an_exporter_made_is_not_trained() {
         ),
         &["no parameter matches `*experts*` (`--freeze`)"],
     );
-    let asked = ["--train", "unsqueeze_14", "--train", "*.norm.weight", "--freeze", "*"];
+    let asked = ["--train", "zeros", "--train", "*.norm.weight", "--freeze", "*"];
     let said = planned(case, "model.onnx", &[&fixed[..], &asked].concat(), &plan);
-    assert_eq!(names(&said, "trained"), ["m.model.norm.weight", "unsqueeze_14"]);
+    assert_eq!(names(&said, "trained"), ["m.model.norm.weight", "zeros"]);
     works(&["check", &plan]);
 }
 
