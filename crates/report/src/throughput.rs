@@ -40,13 +40,17 @@ pub fn of_pipeline(pipeline: &Pipeline, seconds: f64, on: Option<&Cluster>) -> O
 
 /// How fast a step is that needs so much and takes so long (seconds) on so many devices.
 pub fn of(work: &StepWork, seconds: f64, devices: u64, on: Option<&Cluster>) -> Option<Throughput> {
-    let kinds: Vec<(&Machine, u64)> = match on.map(Cluster::kinds) {
-        None => Vec::new(),
-        // A plan on one kind may use a part of it.
-        Some([machine]) => vec![(machine, devices)],
-        Some(kinds) => kinds.iter().map(|it| (it, it.devices())).collect(),
-    };
+    let kinds = on.map(|it| machines(it, devices)).unwrap_or_default();
     Throughput::of(work, Seconds(seconds), devices, &kinds)
+}
+
+/// The machines of a plan on so many devices, and how many are on each.
+pub fn machines(cluster: &Cluster, devices: u64) -> Vec<(&Machine, u64)> {
+    match cluster.kinds() {
+        // A plan on one kind may use a part of it.
+        [machine] => vec![(machine, devices)],
+        kinds => kinds.iter().map(|it| (it, it.devices())).collect(),
+    }
 }
 
 /// Lines for people, with what each is about in so many columns; none where nothing is known.

@@ -4,6 +4,7 @@ use std::fmt::Write as _;
 use std::path::Path;
 
 use cost_models::cluster::json as cluster_file;
+use cost_models::estimate::Estimate;
 use cost_models::machine::shipped::{self, NameError};
 use cost_models::machine::{Machine, Margin, setting};
 use cost_models::quantity::whole_bytes;
@@ -91,16 +92,21 @@ pub(super) fn machine_lines(kinds: &[Kind]) -> Vec<(&Machine, u64)> {
     kinds.iter().map(|kind| (&kind.cluster.machine, kind.ranks.end - kind.ranks.start)).collect()
 }
 
+/// The terms of a time that are some, for programs.
+pub(super) fn terms(time: &Estimate) -> Vec<Value> {
+    let terms = time.terms().iter().filter(|term| term.time.0 > 0.0);
+    terms.map(|term| json!({ "name": term.name, "seconds": term.time.0 })).collect()
+}
+
 /// What a setup takes, for programs.
 pub(super) fn prices(setup: &Setup, kinds: &[Kind], answer: &Answer) -> Value {
     let Answer { time, held, room, fits } = answer;
     let seconds = time.total();
     let throughput = Throughput::of(&setup.work(), seconds, setup.devices(), &machine_lines(kinds));
-    let terms: Vec<_> = time.terms().iter().filter(|term| term.time.0 > 0.0).collect();
     let memory: Vec<_> = held.by_kind().into_iter().filter(|(_, bytes)| *bytes > 0.0).collect();
     let mut json = json!({
         "seconds": seconds.0,
-        "terms": terms.iter().map(|term| json!({ "name": term.name, "seconds": term.time.0 })).collect::<Vec<_>>(),
+        "terms": terms(time),
         "memory": memory.iter().map(|(kind, bytes)| json!({ "kind": kind, "bytes": bytes })).collect::<Vec<_>>(),
         "memory_bytes": held.total(),
         "room_bytes": whole_bytes(*room).0,

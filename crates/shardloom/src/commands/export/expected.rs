@@ -13,6 +13,8 @@ use files::readable;
 use report::throughput;
 use serde_json::{Value, json};
 
+use crate::commands::predict::terms;
+
 /// What a framework takes, or why that is not known.
 pub(super) struct Expected {
     title: &'static str,
@@ -38,11 +40,8 @@ impl Of<'_> {
 
 /// What it takes for what it is told of a plan; nothing of what has no published runs.
 pub(super) fn of(job: &Job<'_>, exported: &Exported, cluster: &Cluster, of: Of<'_>) -> Option<Expected> {
-    // A plan on nodes of one kind may use a part of them.
-    let machines: Vec<(Machine, u64)> = match cluster.kinds() {
-        [machine] => vec![(machine.clone(), job.devices())],
-        kinds => kinds.iter().map(|it| (it.clone(), it.devices())).collect(),
-    };
+    let machines = throughput::machines(cluster, job.devices());
+    let machines: Vec<(Machine, u64)> = machines.into_iter().map(|(it, count)| (it.clone(), count)).collect();
     let with_rate = |it: told::Expected| {
         let rate = throughput::of(of.work, it.time.total().0, job.devices(), Some(cluster));
         (it, rate)
@@ -97,18 +96,11 @@ impl Expected {
             Ok(known) => known,
             Err(why) => return json!({ "unknown": why }),
         };
-        let terms: Vec<Value> = expected
-            .time
-            .terms()
-            .iter()
-            .filter(|term| term.time.0 > 0.0)
-            .map(|term| json!({ "name": term.name, "seconds": term.time.0 }))
-            .collect();
         let mut json = json!({
             "framework": expected.runner.figures(),
             "seconds": expected.time.total().0,
             "error_percent": expected.error,
-            "terms": terms,
+            "terms": terms(&expected.time),
             "memory_bytes": expected.held,
             "fits": expected.fits,
         });
