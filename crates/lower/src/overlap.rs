@@ -30,12 +30,14 @@ use crate::in_place;
 use crate::program::{Program, Stream};
 use depends::Depends;
 use held::Held;
+use remaining::Remaining;
 
 mod depends; // what comes before what
 mod bundles; // small exchanges as one
 mod held; // what is held meanwhile
 mod levels; // the same by moment
 mod needed; // until when exchanges have to be over
+mod remaining; // what is still to be computed
 
 /// How many operations are looked at for one that need not wait.
 const WINDOW: usize = 256;
@@ -169,8 +171,8 @@ struct Walk {
     budget: i64,
     /// Until which operation each exchange has to be over.
     needed: Vec<usize>,
-    /// What is computed before each instruction, in the order of the program (seconds).
-    work: Vec<f64>,
+    /// What is still to be computed.
+    remaining: Remaining,
     /// The longest of each clock (seconds).
     longest: [f64; LANES],
     /// How many that come before each are not issued.
@@ -204,10 +206,8 @@ impl Walk {
             program.instructions[stretch.clone()].iter().map(|it| lane(it.stream)).collect();
         let exchanges: Vec<bool> = lanes.iter().map(|&it| it != COMPUTED).collect();
         let count = seconds.len();
-        let mut work = vec![0.0; count + 1];
-        for it in 0..count {
-            work[it + 1] = work[it] + if exchanges[it] { 0.0 } else { seconds[it] };
-        }
+        let remaining =
+            Remaining::new((0..count).map(|it| if exchanges[it] { 0.0 } else { seconds[it] }));
         let mut longest = [0.0_f64; LANES];
         (0..count).for_each(|it| longest[lanes[it]] = longest[lanes[it]].max(seconds[it]));
         let left: Vec<usize> = depends.before.iter().map(Vec::len).collect();
@@ -230,7 +230,7 @@ impl Walk {
             depends,
             budget,
             needed,
-            work,
+            remaining,
             longest,
             left,
             ready,
@@ -241,7 +241,7 @@ impl Walk {
     fn run(&mut self) {
         while let Some(first) = self.first(false) {
             self.waited();
-            let chosen = self.chosen(first);
+            let chosen = Some(self.chosen(first)).filter(|&it| it == first || self.open(it)).unwrap_or(first);
             self.fill(chosen);
             if !self.try_issue(chosen) && (chosen == first || !self.try_issue(first)) {
                 self.force(first);
@@ -283,11 +283,27 @@ impl Walk {
 
     /// When an instruction could start: what it waits for is over then.
     fn start(&self, instruction: usize) -> f64 {
-        let over = |&it: &usize| {
-            let lane = self.clock[self.lanes[it]].max(self.clock[0]);
-            if self.issued[it] { self.over[it] } else { lane + self.seconds[it] }
+        let over = |&it: &usize| match self.issued[it] {
+            true => self.over[it],
+            false if self.exchanges(it) => self.start(it).max(self.clock[self.lanes[it]]) + self.seconds[it],
+            false => self.clock[0] + self.seconds[it],
         };
         self.depends.before[instruction].iter().map(over).fold(self.clock[0], f64::max)
+    }
+
+    /// Whether an instruction waits for nothing but exchanges that could be issued now, with what comes before them.
+    fn can_open(&self, instruction: usize) -> bool {
+        let is_open = |&it: &usize| {
+            self.issued[it] || self.exchanges(it) && !self.depends.stays[it] && self.can_open(it)
+        };
+        self.left[instruction] == 0 || self.depends.before[instruction].iter().all(is_open)
+    }
+
+    /// Issues the exchanges that an instruction waits for, as far as no more is held then than may be: whether all
+    /// of them are.
+    fn open(&mut self, instruction: usize) -> bool {
+        let before = self.depends.before[instruction].clone();
+        before.into_iter().all(|it| self.issued[it] || self.open(it) && self.try_issue(it))
     }
 
     /// Issues what computing waits for and is due; what nothing of the stretch waits for while its stream is idle.
@@ -307,7 +323,7 @@ impl Walk {
             return first;
         }
         let candidates = (first + 1..self.issued.len()).filter(|&it| !self.issued[it] && !self.exchanges(it));
-        let candidates = candidates.take(WINDOW).filter(|&it| self.left[it] == 0 && !self.depends.stays[it]);
+        let candidates = candidates.take(WINDOW).filter(|&it| !self.depends.stays[it] && self.can_open(it));
         let mut chosen = (first, self.start(first));
         for it in candidates {
             let start = self.start(it);
@@ -359,11 +375,10 @@ impl Walk {
         let end = self.seconds.len();
         let dated = self.ready[lane].iter().take_while(|it| it.0 < end).take(AHEAD);
         let undated = self.ready[lane].range((end, 0)..).next().map(|it| it.1);
-        let done = self.next[0].min(end);
         let (mut pending, mut slack) = ((self.clock[lane] - self.clock[0]).max(0.0), f64::INFINITY);
         for &(needed, it) in dated.clone() {
             pending += LEAD * self.seconds[it];
-            slack = slack.min((self.work[needed] - self.work[done]).max(0.0) - pending);
+            slack = slack.min(self.remaining.before(needed) - pending);
         }
         let first = dated.clone().next().map(|it| it.1);
         match undated {
@@ -409,6 +424,7 @@ impl Walk {
         if exchanges {
             self.keep(instruction, end);
         } else {
+            self.remaining.issue(instruction, self.seconds[instruction]);
             self.release();
         }
     }
@@ -418,9 +434,7 @@ impl Walk {
         if end <= self.clock[0] {
             return;
         }
-        let from = self.next[0].min(self.issued.len());
-        let reach = self.work[from] + (end - self.clock[0]);
-        let until = self.work.partition_point(|&it| it < reach).min(self.issued.len() - 1);
+        let until = self.remaining.reached(end - self.clock[0]).min(self.issued.len() - 1);
         for space in self.held.ended_by(exchange) {
             if self.held.keep(space, until, self.budget) {
                 self.under_way.push(UnderWay { space, end });
