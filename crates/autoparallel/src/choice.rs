@@ -30,7 +30,7 @@ struct Question<'a> {
     target: Target<'a>,
     prices: &'a dyn Prices,
     /// What a device holds of a plan.
-    memory: &'a dyn Fn(&Plan) -> Result<Vec<Holding>, String>,
+    memory: &'a search::Holds<'a>,
     /// What searches before have seen.
     trail: Option<&'a Mutex<Trail>>,
     /// Whether the program is planned for itself, and not as one of many stages or setups.
@@ -53,9 +53,9 @@ pub fn placed(
     })
 }
 
-/// What a device holds of a plan: what its programs place there.
-pub fn held(plan: &Plan) -> Result<Vec<Holding>, String> {
-    lower::memory(plan).map_err(|error| match plan::check(plan) {
+/// What a device holds of a plan: what its programs place there, and would if nothing were exchanged ahead (bytes).
+pub fn held(plan: &Plan) -> Result<(Vec<Holding>, u64), String> {
+    lower::held(plan).map_err(|error| match plan::check(plan) {
         Ok(()) => error.to_string(),
         Err(violations) => format!("{error}; the plan is rejected:\n{violations}"),
     })
@@ -85,11 +85,6 @@ pub(crate) fn planned_after(
     Question { trail: Some(trail), enough, ..Question::new(prepared, file, target, prices) }.answered()
 }
 
-/// What a plan says of the fullest device (bytes).
-fn said(plan: &Plan) -> u64 {
-    plan.memory.iter().map(|it| it.bytes).sum()
-}
-
 /// What blocks may be.
 #[derive(Clone, Debug)]
 struct Among {
@@ -103,7 +98,7 @@ struct Among {
 }
 
 /// How it is told what a device holds of a plan.
-fn memory<'a>(target: &Target<'_>) -> &'a dyn Fn(&Plan) -> Result<Vec<Holding>, String> {
+fn memory<'a>(target: &Target<'_>) -> &'a search::Holds<'a> {
     // The programs of one plan do not show what other micro-batches under way take; and where there is room for
     // anything, it does not matter.
     if target.live == search::Live::ONE && target.capacity < UNBOUNDED { &held } else { &search::counted }
@@ -139,13 +134,16 @@ impl<'a> Question<'a> {
     fn answered(&self) -> Result<Plan, PlanError> {
         let capacity = self.target.capacity;
         let mut whole = self.keeping_all();
+        let mut wanted = u64::MAX;
         if let Some(plan) = &mut whole {
             // How far exchanges go ahead depends on what memory there is.
             plan.capacity = capacity;
-            plan.memory = (self.memory)(plan).map_err(PlanError::Memory)?;
+            let (memory, least) = (self.memory)(plan).map_err(PlanError::Memory)?;
+            plan.memory = memory;
+            wanted = search::wanted(plan, self.target.live, least);
         }
         match whole {
-            Some(plan) if said(&plan) <= capacity => Ok(self.or_spelled(plan)),
+            Some(plan) if wanted <= capacity => Ok(self.or_spelled(plan)),
             whole => self.chosen(self.variants(whole.as_ref()).as_ref()),
         }
     }

@@ -356,8 +356,8 @@ fn made(
             Ok(()) => return Ok(pipeline),
             Err(failure) => refused = Some(failure),
         }
-        let counted = |(plan, &live): (&Arc<Plan>, &Live)| held(&search::held(plan, live));
-        let counted: Vec<u64> = plans.values().zip(&live).map(counted).collect();
+        let counted: Vec<u64> =
+            plans.values().zip(&live).map(|(plan, &live)| search::takes(plan, live)).collect();
         for (number, capacity) in capacities.iter_mut().enumerate() {
             let group = pipeline.group(number);
             let beyond = held(&pipeline.memory[group]).saturating_sub(pipeline.capacity_of(group));

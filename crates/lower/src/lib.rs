@@ -45,7 +45,7 @@ pub use build::{footprint, lower};
 pub use error::LowerError;
 pub use grouped::{Grouped, grouped};
 pub use issue::{Issued, Stalled, issue_order};
-pub use memory::memory;
+pub use memory::{held, memory};
 pub use pipeline::{Pipelined, pipeline, pipelined};
 pub use program::{
     Buffer, BufferId, CommunicatorId, Event, Instruction, Kind, Moving, Origin, Port, Preparation, Program,

@@ -78,7 +78,12 @@ impl Use {
 ///
 /// The kinds that only a training step has are left out in inference.
 pub fn memory(plan: &Plan) -> Result<Vec<Holding>, LowerError> {
-    let Placed { program, lifetimes } = placed(plan, &Facts::of(plan)?, 0)?;
+    Ok(held(plan)?.0)
+}
+
+/// The same, and what a device would hold at least: if nothing were exchanged ahead (bytes).
+pub fn held(plan: &Plan) -> Result<(Vec<Holding>, u64), LowerError> {
+    let Placed { program, lifetimes, built } = placed(plan, &Facts::of(plan)?, 0)?;
     let mut bytes = [0_u64; Use::ALL.len()];
     let at_rest = program.storages.iter().filter(|it| it.kind.region() == Region::Resident);
     for storage in at_rest {
@@ -90,7 +95,8 @@ pub fn memory(plan: &Plan) -> Result<Vec<Holding>, LowerError> {
     bytes[Use::Packing as usize] = program.resident + program.arena - bytes.iter().sum::<u64>();
     let trains = plan.graph.training.is_some();
     let shown = Use::ALL.into_iter().filter(|it| trains || it.is_of_inference());
-    Ok(shown.map(|it| Holding { kind: it.name().to_owned(), bytes: bytes[it as usize] }).collect())
+    let shown = shown.map(|it| Holding { kind: it.name().to_owned(), bytes: bytes[it as usize] });
+    Ok((shown.collect(), built))
 }
 
 fn at_rest_for(kind: Kind) -> Use {

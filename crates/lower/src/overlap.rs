@@ -57,6 +57,8 @@ const LEAD: f64 = 1.25;
 pub(crate) struct Placed {
     pub(crate) program: Program,
     pub(crate) lifetimes: Vec<Option<Lifetime>>,
+    /// What the program takes in the order in which it was built (bytes).
+    pub(crate) built: u64,
 }
 
 /// A program that was built of a plan, which is all that its ranks run, with places.
@@ -70,7 +72,9 @@ pub(crate) fn alone(plan: &Plan, program: Program) -> Placed {
 pub(crate) fn placed(program: Program, expected: &Expected, room: u64) -> Placed {
     let seconds = expected.each(&program);
     let lives = lifetimes(&program);
-    let first = Placed { program: arena::placed(program, &lives), lifetimes: lives };
+    let program = arena::placed(program, &lives);
+    let built = program.resident + program.arena;
+    let first = Placed { program, lifetimes: lives, built };
     let exchanges = first.program.instructions.iter().any(|it| it.action.communicator().is_some());
     if !exchanges || seconds.iter().all(|&it| it <= 0.0) {
         return first;
@@ -83,17 +87,17 @@ pub(crate) fn placed(program: Program, expected: &Expected, room: u64) -> Placed
     } else {
         within(&first.program, &seconds, arena)
     };
-    found.unwrap_or(first)
+    found.map_or(first, |(program, lifetimes)| Placed { program, lifetimes, built })
 }
 
 /// The program in another order and with places, if there are such in so many bytes.
-fn within(program: &Program, seconds: &[f64], arena: i64) -> Option<Placed> {
+fn within(program: &Program, seconds: &[f64], arena: i64) -> Option<(Program, Vec<Option<Lifetime>>)> {
     let lives = lifetimes(program);
     TRIALS.into_iter().find_map(|part| {
         let (program, lifetimes) = ordered(program, &lives, seconds, arena / 100 * part + arena % 100);
         let program = arena::placed(program, &lifetimes);
         let fits = i64::try_from(program.arena).is_ok_and(|it| it <= arena);
-        fits.then_some(Placed { program, lifetimes })
+        fits.then_some((program, lifetimes))
     })
 }
 
@@ -206,8 +210,7 @@ impl Walk {
             program.instructions[stretch.clone()].iter().map(|it| lane(it.stream)).collect();
         let exchanges: Vec<bool> = lanes.iter().map(|&it| it != COMPUTED).collect();
         let count = seconds.len();
-        let remaining =
-            Remaining::new((0..count).map(|it| if exchanges[it] { 0.0 } else { seconds[it] }));
+        let remaining = Remaining::new((0..count).map(|it| if exchanges[it] { 0.0 } else { seconds[it] }));
         let mut longest = [0.0_f64; LANES];
         (0..count).for_each(|it| longest[lanes[it]] = longest[lanes[it]].max(seconds[it]));
         let left: Vec<usize> = depends.before.iter().map(Vec::len).collect();

@@ -1,6 +1,7 @@
 //! A solution written out as a plan: for every operation its partition, for every use of a value
 //! the copy that is read, and the moves that make the copies.
 
+mod early; // what exchanges beside computing hold besides
 mod memory; // what a device holds
 
 use plan::{Assignment, Copy, Plan, Term, Transfer, bytes_of_steps, class_names};
@@ -13,6 +14,7 @@ use crate::prices::Prices;
 use crate::problem::real;
 use crate::section::{Repetition, Section};
 
+pub(crate) use early::early;
 pub use memory::kept;
 pub(crate) use memory::{below_the_most, memory, slots};
 

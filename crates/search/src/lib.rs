@@ -50,7 +50,9 @@ pub use fixed::{Fixed, FixedError, names};
 pub use fold::fold;
 pub use join::sections;
 pub use live::Live;
-pub use planner::{Derive, Derived, Pinned, PlanError, Request, counted, held, plan, plan_among};
+pub use planner::{
+    Derive, Derived, Holds, Pinned, PlanError, Request, counted, held, plan, plan_among, takes, wanted,
+};
 pub use prepare::Cut;
 pub use priced::{mispriced, terms_differ, time_differs};
 pub use prices::{MachinePrices, Prices, Work};

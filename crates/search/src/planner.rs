@@ -12,7 +12,7 @@ use rewrite::{Offer, SpaceError, Steps};
 use crate::bound::{Trail, is_far};
 use crate::chain::Width;
 use crate::clocks::{Clocks, Taken};
-use crate::compose::memory;
+use crate::compose::{early, memory};
 use crate::fixed::{Fixed, FixedError, apart, pins};
 use crate::live::Live;
 use crate::offers::Offers;
@@ -55,7 +55,7 @@ pub struct Request<'a> {
     /// program on the same mesh, or a waste of time.
     pub trail: Option<&'a Mutex<Trail>>,
     /// What a device holds of a plan.
-    pub memory: &'a dyn Fn(&Plan) -> Result<Vec<Holding>, String>,
+    pub memory: &'a Holds<'a>,
     /// Whether a plan, the best where nothing is hidden by what is longer, is enough: none by other weights of
     /// seconds is wanted then.
     pub enough: &'a dyn Fn(&Plan) -> bool,
@@ -83,9 +83,27 @@ impl Pinned {
     }
 }
 
+/// What a device holds of a plan by kind, and what of it if nothing is exchanged ahead (bytes).
+pub type Holds<'a> = dyn Fn(&Plan) -> Result<(Vec<Holding>, u64), String> + 'a;
+
 /// What a plan counts of the fullest device, and no more.
-pub fn counted(plan: &Plan) -> Result<Vec<Holding>, String> {
-    Ok(plan.memory.clone())
+pub fn counted(plan: &Plan) -> Result<(Vec<Holding>, u64), String> {
+    Ok((plan.memory.clone(), bytes(&plan.memory)))
+}
+
+/// What a plan takes if a device holds so much of it where nothing is exchanged ahead (bytes): with what has to be there
+/// early for what it says is hidden.
+pub fn wanted(plan: &Plan, live: Live, least: u64) -> u64 {
+    bytes(&plan.memory).max(least.saturating_add(early(plan, live)))
+}
+
+/// What a plan takes with these micro-batches under way, as the search counts it (bytes): with what has to be there early.
+pub fn takes(plan: &Plan, live: Live) -> u64 {
+    bytes(&memory(plan, live)).saturating_add(early(plan, live))
+}
+
+fn bytes(memory: &[Holding]) -> u64 {
+    memory.iter().map(|it| it.bytes).sum()
 }
 
 /// What a device holds of a plan with these micro-batches under way, by kind, as the search counts it.

@@ -11,7 +11,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 use files::Failure;
 use plan::{Plan, Proof};
 use rewrite::RaiseStatistics;
-use search::{Fixed, Live, Trail, fold, held};
+use search::{Fixed, Live, Trail, fold, takes};
 use train::Step;
 
 use crate::choice::planned_after;
@@ -39,8 +39,7 @@ impl Room {
 
     /// How much more than it may have a plan takes here (bytes).
     fn excess(self, plan: &Plan) -> i128 {
-        let held: u64 = held(plan, self.live).iter().map(|it| it.bytes).sum();
-        i128::from(held) - i128::from(self.capacity)
+        i128::from(takes(plan, self.live)) - i128::from(self.capacity)
     }
 }
 

@@ -126,7 +126,7 @@ impl Span {
 }
 
 /// The programs' order, up to some moment.
-struct Walk<'a> {
+pub(super) struct Walk<'a> {
     plan: &'a Plan,
     /// Where the copies are that have been made.
     places: BTreeMap<(ValueId, Copy), Place>,
@@ -190,7 +190,7 @@ pub(crate) fn slots(graph: &Graph, node: &Node, partition: &Partition) -> u64 {
 
 impl<'a> Walk<'a> {
     /// All of a plan.
-    fn over(plan: &'a Plan) -> Self {
+    pub(super) fn over(plan: &'a Plan) -> Self {
         let graph = &plan.graph;
         let mut carried: BTreeMap<ValueId, Vec<Copy>> = BTreeMap::new();
         let becomes = graph.training.iter().flat_map(|training| &training.carried);
@@ -221,7 +221,7 @@ impl<'a> Walk<'a> {
 
     /// The most that is live at once, of values and of copies (bytes), with what the other
     /// micro-batches under way keep.
-    fn most(&self, live: Live) -> [u64; 2] {
+    pub(super) fn most(&self, live: Live) -> [u64; 2] {
         let [mut most, others] = [[0; 2], self.others(live)];
         for there in self.timeline() {
             if there[0] + there[1] > most[0] + most[1] {
@@ -229,6 +229,28 @@ impl<'a> Walk<'a> {
             }
         }
         [most[0] + others[0], most[1] + others[1]].map(|bytes| u64::try_from(bytes).unwrap_or(0))
+    }
+
+    /// A copy is there while an operation is done, and from then on.
+    pub(super) fn there_from(&mut self, copy: (ValueId, Copy), operation: Option<NodeId>) {
+        if let (Some(Place::Live(it)), Some(moment)) = (self.places.get(&copy), self.moment_of(operation)) {
+            let first = &mut self.lives[*it].first;
+            *first = moment.min(*first);
+        }
+    }
+
+    /// A copy is there until an operation is done.
+    pub(super) fn there_until(&mut self, copy: (ValueId, Copy), operation: Option<NodeId>) {
+        if let (Some(Place::Live(it)), Some(moment)) = (self.places.get(&copy), self.moment_of(operation)) {
+            let last = &mut self.lives[*it].last;
+            *last = moment.max(*last);
+        }
+    }
+
+    /// When an operation is done.
+    fn moment_of(&self, operation: Option<NodeId>) -> Option<usize> {
+        let found = self.done.binary_search_by_key(&operation?, |it| it.0).ok()?;
+        Some(self.done[found].1)
     }
 
     /// What is live at each moment, of values and of copies (bytes).

@@ -6,7 +6,7 @@ use plan::{Copy, Hidden, Pin, Plan, SpaceSize};
 use rayon::prelude::*;
 use rewrite::{Offer, Space, Spaces};
 
-use super::{Derive, Derived, PlanError, Request, trail};
+use super::{Derive, Derived, PlanError, Request, trail, wanted};
 use crate::bound::{Joints, Solver};
 use crate::chain::{Chain, ChainChoices, Width};
 use crate::clocks::Weights;
@@ -74,6 +74,8 @@ enum Stop {
 struct Held {
     made: Made,
     bytes: u64,
+    /// Whether it fits, if late.
+    fits_late: bool,
     saved: Option<Made>,
 }
 
@@ -112,6 +114,8 @@ impl<'a> Weighed<'a> {
         let mut lower_bound = None;
         // The fastest that fits with one slot where two are too many.
         let mut saving: Option<Made> = None;
+        // What was made first that fits, though what is exchanged ahead of its use comes late.
+        let mut late: Option<Made> = None;
         let made = within(request.capacity, |given| {
             let solution = solver.solve(given).map_err(|it| Stop::Failed(PlanError::Search(it)))?;
             let is_first = lower_bound.is_none();
@@ -126,11 +130,14 @@ impl<'a> Weighed<'a> {
                 Proof::Optimal => plan::Proof::Optimal,
                 Proof::Gap { lower_bound } => plan::Proof::Gap { lower_bound },
             };
-            let Held { made, bytes: held, mut saved } = self.held(made).map_err(Stop::Failed)?;
+            let Held { made, bytes: held, fits_late, mut saved } = self.held(made).map_err(Stop::Failed)?;
             // What was proved is said of two slots.
             saved.iter_mut().for_each(|it| it.plan.proof = plan::Proof::Gap { lower_bound: bound });
             if saved.as_ref().is_some_and(|it| saving.as_ref().is_none_or(|at| it.seconds() < at.seconds())) {
                 saving = saved;
+            }
+            if held > request.capacity && fits_late && late.is_none() {
+                late = Some(made.clone());
             }
             if is_first && held > request.capacity && saving.is_none() && made.seconds() >= below {
                 return Err(Stop::Slow(Box::new(made)));
@@ -150,35 +157,38 @@ impl<'a> Weighed<'a> {
             (Ok(made), None) => (made, true),
             (Err(NoRoom::Refused(Stop::Slow(made))), _) => (*made, false),
             (Err(NoRoom::Refused(Stop::Failed(error))), _) => return Err(error),
-            (Err(NoRoom::Nearest(found)), None) => {
-                return Err(PlanError::Search(SearchError::NothingFound {
-                    place: Place { segment: 0, window: 0 },
-                    found,
-                    capacity: request.capacity,
-                }));
-            }
+            (Err(NoRoom::Nearest(found)), None) => match late {
+                Some(late) => (late, true),
+                None => {
+                    return Err(PlanError::Search(SearchError::NothingFound {
+                        place: Place { segment: 0, window: 0 },
+                        found,
+                        capacity: request.capacity,
+                    }));
+                }
+            },
         };
         Ok(Least { made, fits, bound })
     }
 
     /// The plan if it fits, with one slot for what rotates where two are too many.
     pub(super) fn fitting(&self, made: Made) -> Result<Option<Made>, PlanError> {
-        let Held { made, bytes, saved } = self.held(made)?;
+        let Held { made, bytes, saved, .. } = self.held(made)?;
         Ok(if bytes <= self.asked.request.capacity { Some(made) } else { saved })
     }
 
     fn held(&self, mut made: Made) -> Result<Held, PlanError> {
         let request = self.asked.request;
-        let bytes = held_by(request, &mut made.plan)?;
+        let [bytes, late] = held_by(request, &mut made.plan)?;
         let mut saved = None;
         if bytes > request.capacity && made.in_place.iter().any(Option::is_some) {
             let mut other = made.clone();
             save(&mut other.plan, &made.in_place, bytes - request.capacity);
             other.plan.estimate = estimate(&other.plan, request.prices);
             other.plan.hidden = other.plan.hidden_at(request.prices.beside());
-            saved = (held_by(request, &mut other.plan)? <= request.capacity).then_some(other);
+            saved = (held_by(request, &mut other.plan)?[0] <= request.capacity).then_some(other);
         }
-        Ok(Held { made, bytes, saved })
+        Ok(Held { made, bytes, fits_late: late <= request.capacity, saved })
     }
 
     /// Choices as a plan of which nothing is proven, and which does not say yet what it holds.
@@ -263,11 +273,12 @@ struct Block {
     choices: Vec<usize>,
 }
 
-/// All that a plan holds (bytes), which it then says.
-fn held_by(request: &Request<'_>, plan: &mut Plan) -> Result<u64, PlanError> {
+/// All that a plan holds (bytes), which it then says: what it takes, and that without what has to be there early.
+fn held_by(request: &Request<'_>, plan: &mut Plan) -> Result<[u64; 2], PlanError> {
     plan.memory = memory(plan, request.live);
-    plan.memory = (request.memory)(plan).map_err(PlanError::Memory)?;
-    Ok(plan.memory.iter().map(|it| it.bytes).sum())
+    let (memory, least) = (request.memory)(plan).map_err(PlanError::Memory)?;
+    plan.memory = memory;
+    Ok([wanted(plan, request.live, least), plan.memory.iter().map(|it| it.bytes).sum()])
 }
 
 fn size(programs: &[Prepared<'_>]) -> SpaceSize {
