@@ -45,9 +45,11 @@ const WINDOW: usize = 256;
 /// How many gathers are looked at for one that would come late.
 const AHEAD: usize = 32;
 
-/// The parts of the memory that orders are tried in, one after another, until places are found: what lies
-/// between storages is not foreseen. If there are none, the program stays as it is.
-const TRIALS: [i64; 6] = [100, 98, 95, 90, 80, 60];
+/// In how much memory orders are tried until places are found: what lies between storages is not foreseen, and after
+/// so many trials in what was found to be too much less, in these parts of it. If there are none, the program stays as
+/// it is.
+const TRIALS: usize = 4;
+const PARTS: [i64; 4] = [95, 90, 80, 60];
 
 /// How much longer exchanges are expected to take than alone: what is computed beside them slows them
 /// down, and what comes late costs more than what comes early.
@@ -93,12 +95,20 @@ pub(crate) fn placed(program: Program, expected: &Expected, room: u64) -> Placed
 /// The program in another order and with places, if there are such in so many bytes.
 fn within(program: &Program, seconds: &[f64], arena: i64) -> Option<(Program, Vec<Option<Lifetime>>)> {
     let lives = lifetimes(program);
-    TRIALS.into_iter().find_map(|part| {
-        let (program, lifetimes) = ordered(program, &lives, seconds, arena / 100 * part + arena % 100);
+    let mut budget = arena;
+    for trial in 0..TRIALS + PARTS.len() {
+        if let Some(part) = trial.checked_sub(TRIALS) {
+            budget = budget.min(arena / 100 * PARTS[part]);
+        }
+        let (program, lifetimes) = ordered(program, &lives, seconds, budget);
         let program = arena::placed(program, &lifetimes);
-        let fits = i64::try_from(program.arena).is_ok_and(|it| it <= arena);
-        fits.then_some((program, lifetimes))
-    })
+        let beyond = i64::try_from(program.arena).unwrap_or(i64::MAX) - arena;
+        if beyond <= 0 {
+            return Some((program, lifetimes));
+        }
+        budget = budget.saturating_sub(beyond);
+    }
+    None
 }
 
 /// The program in another order, which holds no more than its budget where that is more than it did (bytes);
