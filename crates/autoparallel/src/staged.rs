@@ -331,6 +331,8 @@ fn made(
         forms.iter().map(|(&form, make)| (form, Plans::new(make))).collect();
     let networks = Networks::of(wanted.cluster)?;
     let mut refused = None;
+    // What fits, though what its plans count on having ahead of its use comes late.
+    let mut late: Option<Pipeline> = None;
     for _ in 0..ROUNDS {
         say(format!("planning {count} stages of {} kinds", forms.len()));
         let of_form = |(&form, plans): (&usize, &Plans<'_>)| {
@@ -340,10 +342,12 @@ fn made(
             Ok(stages.into_iter().zip(plans).collect::<Vec<_>>())
         };
         let made: Vec<Result<Vec<_>, Failure>> = forms.par_iter().map(of_form).collect();
-        let mut plans: BTreeMap<usize, Arc<Plan>> = BTreeMap::new();
-        for made in made {
-            plans.extend(made?);
-        }
+        let plans: Result<Vec<_>, Failure> = made.into_iter().collect();
+        let plans: BTreeMap<usize, Arc<Plan>> = match (plans, &late) {
+            (Ok(plans), _) => plans.into_iter().flatten().collect(),
+            (Err(_), Some(_)) => break,
+            (Err(error), None) => return Err(error),
+        };
         let mut planned: Vec<Stage> = Vec::new();
         for (number, (step, plan)) in stages.stages.iter().zip(plans.values()).enumerate() {
             let (first_device, kind) = (on[number].first, on[number].kind);
@@ -351,16 +355,26 @@ fn made(
             let plan = Plan { graph: step.graph.clone(), recipe: Some(recipe.clone()), ..Plan::clone(plan) };
             planned.push(Stage { first_block: first[number], first_device, adapters, plan });
         }
-        let pipeline = assembled(planned, &stages.crossings, recipe, (wanted, &networks), &schedule)?;
+        let (pipeline, least) =
+            assembled(planned, &stages.crossings, recipe, (wanted, &networks), &schedule)?;
+        let takes = |group: usize| {
+            let of_group = plans.values().zip(&live).enumerate().filter(|it| pipeline.group(it.0) == group);
+            let early = of_group.map(|(_, (plan, &live))| search::early(plan, live)).max().unwrap_or(0);
+            held(&pipeline.memory[group]).max(least[group].saturating_add(early))
+        };
+        let beyond: Vec<u64> = (0..pipeline.memory.len())
+            .map(|group| takes(group).saturating_sub(pipeline.capacity_of(group)))
+            .collect();
         match placed::fits(&pipeline) {
-            Ok(()) => return Ok(pipeline),
+            Ok(()) if beyond.iter().all(|&it| it == 0) => return Ok(pipeline),
+            Ok(()) => _ = late.get_or_insert_with(|| pipeline.clone()),
             Err(failure) => refused = Some(failure),
         }
         let counted: Vec<u64> =
             plans.values().zip(&live).map(|(plan, &live)| search::takes(plan, live)).collect();
         for (number, capacity) in capacities.iter_mut().enumerate() {
             let group = pipeline.group(number);
-            let beyond = held(&pipeline.memory[group]).saturating_sub(pipeline.capacity_of(group));
+            let beyond = beyond[group];
             if beyond > 0 {
                 // All stages of a group give, each of what it counts.
                 let own = |it: &usize| pipeline.group(*it) == group;
@@ -373,7 +387,8 @@ fn made(
             }
         }
     }
-    Err(refused.unwrap_or_else(|| Failure::internal("plan", "no stages were planned")))
+    let refused = refused.unwrap_or_else(|| Failure::internal("plan", "no stages were planned"));
+    late.ok_or(refused)
 }
 
 /// How many micro-batches of each stage are under way at once.
@@ -393,14 +408,15 @@ fn held(memory: &[Holding]) -> u64 {
     memory.iter().map(|it| it.bytes).sum()
 }
 
-/// Stages put together, with what crosses, what a step takes and what groups hold.
+/// Stages put together, with what crosses, what a step takes and what groups hold; and what these would hold at least, if
+/// nothing were exchanged ahead (bytes).
 fn assembled(
     stages: Vec<Stage>,
     crossings: &[train::Crossing],
     recipe: &Recipe,
     (wanted, networks): (&Wanted<'_>, &Networks<'_>),
     schedule: &Schedule,
-) -> Result<Pipeline, Failure> {
+) -> Result<(Pipeline, Vec<u64>), Failure> {
     let mut pipeline = Pipeline {
         machine: files::machine::called(wanted.cluster.kinds()),
         devices_per_node: wanted.cluster.devices_per_node(),
@@ -416,9 +432,10 @@ fn assembled(
     let crossings = crossings.par_iter().map(|it| travelling(&pipeline, it, networks, &Strategy::ALL));
     pipeline.crossings = crossings.collect::<Vec<_>>().into_iter().collect::<Result<_, _>>()?;
     priced(&mut pipeline)?;
-    let memory = lower::pipelined(&pipeline).and_then(|it| it.memory());
-    pipeline.memory = memory.map_err(|error| Failure::internal("lower", error))?;
-    Ok(pipeline)
+    let held = lower::pipelined(&pipeline).and_then(|it| it.held());
+    let (memory, least) = held.map_err(|error| Failure::internal("lower", error))?.into_iter().unzip();
+    pipeline.memory = memory;
+    Ok((pipeline, least))
 }
 
 /// A program with numbers instead of names.

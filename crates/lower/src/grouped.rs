@@ -12,6 +12,7 @@ use plan::Pipeline;
 
 use crate::action::{Action, Remote};
 use crate::error::LowerError;
+use crate::events;
 use crate::pipeline::{Pipelined, each, pipelined};
 use crate::program::{BufferId, Program};
 
@@ -59,7 +60,7 @@ impl Pipelined<'_> {
             ends.push(buffers);
         }
         let stage_of = |buffer: BufferId| ends.partition_point(|&end| end <= buffer.0);
-        let program = self.whole(group, built)?;
+        let program = events::ordered(self.whole(group, built)?.program);
 
         // Instructions of a stage stay in order.
         let messages = program.instructions.iter().filter_map(|it| match &it.action {

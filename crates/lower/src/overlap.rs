@@ -45,11 +45,14 @@ const WINDOW: usize = 256;
 /// How many gathers are looked at for one that would come late.
 const AHEAD: usize = 32;
 
-/// In how much memory orders are tried until places are found: what lies between storages is not foreseen, and after
-/// so many trials in what was found to be too much less, in these parts of it. If there are none, the program stays as
-/// it is.
-const TRIALS: usize = 4;
-const PARTS: [i64; 4] = [95, 90, 80, 60];
+/// How often orders are tried in as much less memory as was found to be too much: what lies between storages is not
+/// foreseen.
+const TRIALS: usize = 3;
+
+/// In which parts then of what there is more than the program takes as it was built, and in which parts of all. If there
+/// are no places even then, the program stays as it is.
+const MORE: [i64; 3] = [75, 50, 25];
+const PARTS: [i64; 6] = [100, 98, 95, 90, 80, 60];
 
 /// How much longer exchanges are expected to take than alone: what is computed beside them slows them
 /// down, and what comes late costs more than what comes early.
@@ -82,31 +85,39 @@ pub(crate) fn placed(program: Program, expected: &Expected, room: u64) -> Placed
         return first;
     }
     let arena = first.program.arena.max(room.saturating_sub(first.program.resident));
-    let arena = i64::try_from(arena).unwrap_or(i64::MAX);
+    let bytes = [first.program.arena, arena].map(|it| i64::try_from(it).unwrap_or(i64::MAX));
     let (bundled, taken) = bundles::bundled(first.program.clone(), &seconds);
     let found = if bundled.instructions.len() < first.program.instructions.len() {
-        within(&bundled, &taken, arena).or_else(|| within(&first.program, &seconds, arena))
+        within(&bundled, &taken, bytes).or_else(|| within(&first.program, &seconds, bytes))
     } else {
-        within(&first.program, &seconds, arena)
+        within(&first.program, &seconds, bytes)
     };
     found.map_or(first, |(program, lifetimes)| Placed { program, lifetimes, built })
 }
 
-/// The program in another order and with places, if there are such in so many bytes.
-fn within(program: &Program, seconds: &[f64], arena: i64) -> Option<(Program, Vec<Option<Lifetime>>)> {
+/// The program, which takes so many bytes as it was built, in another order and with places, if there are such in so
+/// many.
+fn within(
+    program: &Program,
+    seconds: &[f64],
+    [built, arena]: [i64; 2],
+) -> Option<(Program, Vec<Option<Lifetime>>)> {
     let lives = lifetimes(program);
+    let more = |part: i64| built + (arena - built) / 100 * part;
+    let known = MORE.into_iter().filter(|_| arena > built).map(more);
+    let mut known = known.chain(PARTS.into_iter().map(|part| arena.min(built) / 100 * part));
     let mut budget = arena;
-    for trial in 0..TRIALS + PARTS.len() {
-        if let Some(part) = trial.checked_sub(TRIALS) {
-            budget = budget.min(arena / 100 * PARTS[part]);
-        }
+    for trial in 1.. {
         let (program, lifetimes) = ordered(program, &lives, seconds, budget);
         let program = arena::placed(program, &lifetimes);
         let beyond = i64::try_from(program.arena).unwrap_or(i64::MAX) - arena;
         if beyond <= 0 {
             return Some((program, lifetimes));
         }
-        budget = budget.saturating_sub(beyond);
+        budget = match trial {
+            ..TRIALS => budget.saturating_sub(beyond),
+            _ => known.find(|&it| it < budget)?,
+        };
     }
     None
 }

@@ -16,7 +16,7 @@ use crate::expected::{Expected, room};
 use crate::facts::Facts;
 use crate::in_place;
 use crate::joined::{Numbers, joined};
-use crate::overlap;
+use crate::overlap::{self, Placed};
 use crate::program::{Instruction, Origin, Program, Region, StorageId, Turn};
 use crate::rings;
 use crate::routes::{Routes, routes};
@@ -139,6 +139,11 @@ impl Pipelined<'_> {
     /// # Errors
     /// If the rank is in no group, or its stages' plans cannot be lowered.
     pub fn program(&self, rank: u64) -> Result<Program, LowerError> {
+        Ok(events::ordered(self.placed(rank)?.program))
+    }
+
+    /// The program of a rank of the pipeline with places, and what is held of it.
+    fn placed(&self, rank: u64) -> Result<Placed, LowerError> {
         let Self { pipeline, .. } = self;
         let has = |stage: &Stage| {
             (stage.first_device..stage.first_device + stage.plan.mesh.devices()).contains(&rank)
@@ -150,8 +155,8 @@ impl Pipelined<'_> {
         self.whole(group, built)
     }
 
-    /// The program of a rank of a group, of those of its stages.
-    pub(crate) fn whole(&self, group: usize, built: Vec<OfStage>) -> Result<Program, LowerError> {
+    /// The program of a rank of a group, of those of its stages, with places.
+    pub(crate) fn whole(&self, group: usize, built: Vec<OfStage>) -> Result<Placed, LowerError> {
         let missing = || LowerError::Schedule(format!("group {group} has no stage"));
         let programs = built.into_iter().map(|it| (it.program, it.stretches)).collect();
         let mut program = joined(programs).ok_or_else(missing)?;
@@ -164,7 +169,7 @@ impl Pipelined<'_> {
         let program = rings::counted(in_place::reduced(program));
         let plans = self.stages_of(group).map(|stage| &self.pipeline.stages[stage].plan);
         let room = room(plans, self.pipeline.capacity_of(group));
-        Ok(events::ordered(overlap::placed(program, &self.expected, room).program))
+        Ok(overlap::placed(program, &self.expected, room))
     }
 
     /// The stages of a group, in order.
@@ -259,12 +264,18 @@ impl Pipelined<'_> {
     /// - `communication`: what else is sent to other stages or received
     /// - `temporaries`: the rest of what a turn or the update makes
     pub fn memory(&self) -> Result<Vec<Vec<Holding>>, LowerError> {
+        Ok(self.held()?.into_iter().map(|it| it.0).collect())
+    }
+
+    /// The same, and what the first rank of each group would hold at least: if nothing were exchanged ahead (bytes).
+    pub fn held(&self) -> Result<Vec<(Vec<Holding>, u64)>, LowerError> {
         let groups = self.pipeline.schedule.groups.len();
         let first = |group: usize| {
             let of_group = |stage: &usize| self.pipeline.group(*stage) == group;
             let stage = (0..self.pipeline.stages.len()).find(of_group);
             let rank = stage.map_or(0, |stage| self.pipeline.stages[stage].first_device);
-            Ok(holdings(&self.program(rank)?))
+            let placed = self.placed(rank)?;
+            Ok((holdings(&placed.program), placed.built))
         };
         each(0..groups, first)
     }

@@ -12,7 +12,7 @@ use rewrite::{Offer, SpaceError, Steps};
 use crate::bound::{Trail, is_far};
 use crate::chain::Width;
 use crate::clocks::{Clocks, Taken};
-use crate::compose::{early, memory};
+use crate::compose::memory;
 use crate::fixed::{Fixed, FixedError, apart, pins};
 use crate::live::Live;
 use crate::offers::Offers;
@@ -95,6 +95,11 @@ pub fn counted(plan: &Plan) -> Result<(Vec<Holding>, u64), String> {
 /// early for what it says is hidden.
 pub fn wanted(plan: &Plan, live: Live, least: u64) -> u64 {
     bytes(&plan.memory).max(least.saturating_add(early(plan, live)))
+}
+
+/// What exchanges beside computing, which a plan says are hidden, hold besides (bytes): with these micro-batches under way.
+pub fn early(plan: &Plan, live: Live) -> u64 {
+    crate::compose::early(plan, live)
 }
 
 /// What a plan takes with these micro-batches under way, as the search counts it (bytes): with what has to be there early.
