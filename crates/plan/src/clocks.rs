@@ -3,7 +3,7 @@
 //! Two kinds of exchanges wait for nothing that is computed just before, or are waited for by nothing just
 //! after: weights that lie elsewhere at rest can be fetched ahead, and gradients of parameters can be summed
 //! behind. Each of the two parts of a step then takes, with `A` what stands in the way, `H` what may
-//! run beside it, and `c` what a second of either costs the other:
+//! run beside it, and `c` what a second of either costs the other, at least:
 //!
 //! ```text
 //! T = max(A + c H, H + c A)        A + H − T = (1 − c) min(A, H)
@@ -14,7 +14,7 @@
 
 use planner_ir::{Graph, Move, Phase, Source, ValueId};
 
-use crate::plan::{Assignment, Hidden, Plan, Transfer};
+use crate::plan::{Hidden, Plan, Transfer};
 
 /// A part of a step with a clock of its own.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -93,24 +93,7 @@ impl Plan {
     /// What is on each clock, in the order of [`Clock::ALL`].
     #[must_use]
     pub fn loads(&self) -> [Load; 2] {
-        let mut loads = [Load::default(); 2];
-        for (node, assignment) in self.graph.nodes.iter().zip(&self.assignments) {
-            if let (Assignment::Computed { seconds, .. }, Some(clock)) = (assignment, Clock::of(node.phase)) {
-                loads[clock as usize].alone += seconds;
-            }
-        }
-        let beside = self.beside();
-        for ((transfer, read), beside) in self.transfers.iter().zip(self.transfer_phases()).zip(beside) {
-            let Some(clock) = Clock::of(read) else { continue };
-            let load = &mut loads[clock as usize];
-            let sum = match beside {
-                Some(Beside::Ahead) => &mut load.ahead,
-                Some(Beside::Behind) => &mut load.behind,
-                None => &mut load.alone,
-            };
-            *sum += transfer.seconds;
-        }
-        loads
+        self.lanes().map(|it| it.load())
     }
 
     /// For each transfer, when it may run beside computing; nothing if it stands in the way.
@@ -127,7 +110,7 @@ impl Plan {
     /// What runs beside computing, if a second of either costs the other so much.
     #[must_use]
     pub fn hidden_at(&self, cost: Option<f64>) -> Hidden {
-        let [forward, backward] = self.loads().map(|load| load.hidden(cost));
+        let [forward, backward] = self.lanes().map(|it| it.hidden(cost));
         Hidden { forward, backward }
     }
 }

@@ -5,6 +5,7 @@ mod diff; // what moved between two plans, and what it bought
 pub mod json; // a plan as a file
 mod plan; // what a plan says
 mod clocks; // what runs beside computing
+mod lanes; // and when
 mod pipeline; // plans of stages, and what crosses between them
 mod generation; // plans of prompts and of single tokens, over one cache
 mod pattern; // names with `*`
@@ -27,6 +28,7 @@ pub use check::{
 pub use clocks::{Beside, Clock, Load, beside};
 pub use diff::{Change, Diff, Repeated, diff};
 pub use generation::{Cache, Generation, Growth, Kept, Positions};
+pub use lanes::{Exchange, Lanes};
 pub use parallelism::Parallelism;
 pub use pattern::matches;
 pub use pin::{Pin, is_called};

@@ -1,0 +1,81 @@
+//! What parts of a step take, against clocks that go from one operation to the next.
+
+use planner_ir::ValueId;
+
+use super::{Exchange, Lanes};
+use crate::clocks::{Beside, Load};
+use crate::plan::Copy;
+
+/// Numbers from 0 to 9, the same for the same seed.
+fn numbers(seed: u32) -> impl FnMut() -> f64 {
+    let mut state = seed;
+    move || {
+        state = state.wrapping_mul(1_664_525).wrapping_add(1_013_904_223);
+        f64::from((state >> 16) % 10)
+    }
+}
+
+fn exchange(is: Beside, at: f64, seconds: f64) -> Exchange {
+    let of = (ValueId(0), Copy::Made);
+    Exchange { is, source: of, result: of, at, seconds }
+}
+
+/// Operations one after another, each with a weight that is fetched for it or a gradient that it makes.
+fn lanes(seed: u32, is: Beside) -> (Lanes, Vec<[f64; 2]>) {
+    let mut next = numbers(seed);
+    let steps: Vec<[f64; 2]> = (0..8).map(|_| [next(), next()]).collect();
+    let mut lanes = Lanes::default();
+    for &[computed, exchanged] in &steps {
+        if is == Beside::Ahead {
+            lanes.ahead.push(exchange(is, lanes.alone, exchanged));
+        }
+        lanes.alone += computed;
+        if is == Beside::Behind {
+            lanes.behind.push(exchange(is, lanes.alone, exchanged));
+        }
+    }
+    (lanes, steps)
+}
+
+/// Where nothing slows anything down, a part takes what two clocks say that go through it.
+#[test]
+fn parts_take_what_two_clocks_say() {
+    let (mut longer, mut all) = (0, 0);
+    for seed in 0..200 {
+        for is in [Beside::Ahead, Beside::Behind] {
+            let (lanes, steps) = lanes(seed, is);
+            let (mut computed, mut exchanged) = (0.0_f64, 0.0_f64);
+            for [operation, exchange] in steps {
+                if is == Beside::Ahead {
+                    exchanged += exchange;
+                    computed = computed.max(exchanged) + operation;
+                } else {
+                    computed += operation;
+                    exchanged = exchanged.max(computed) + exchange;
+                }
+            }
+            let load = lanes.load();
+            let takes = load.alone + load.beside() - lanes.hidden(Some(0.0));
+            assert!((takes - computed.max(exchanged)).abs() < 1e-9, "{seed} {is:?}: {takes}, {lanes:?}");
+            longer += usize::from(lanes.hidden(Some(0.0)) < load.hidden(Some(0.0)) - 1e-9);
+            all += 1;
+        }
+    }
+    assert!(longer > 100 && longer < all, "{longer} of {all} take longer than their sums say");
+}
+
+/// No more is hidden than of the sums, whatever a second costs, and nothing where nothing runs beside anything.
+#[test]
+fn no_more_is_hidden_than_of_the_sums() {
+    for seed in 0..200 {
+        let (ahead, _) = lanes(seed, Beside::Ahead);
+        let (behind, _) = lanes(seed + 1000, Beside::Behind);
+        let both = Lanes { ahead: ahead.ahead, ..behind };
+        let Load { alone, .. } = both.load();
+        for cost in [0.0, 0.126, 0.5, 1.0] {
+            let (hidden, most) = (both.hidden(Some(cost)), both.load().hidden(Some(cost)));
+            assert!((0.0..=most + 1e-9).contains(&hidden), "{seed} {cost}: {hidden} of {most} and {alone}");
+        }
+        assert!(both.hidden(None) <= 0.0);
+    }
+}
