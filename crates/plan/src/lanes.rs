@@ -37,6 +37,9 @@ pub struct Lanes {
     pub ahead: Vec<Exchange>,
     /// Gradients that are summed, in the order in which they are made.
     pub behind: Vec<Exchange>,
+    /// Whether what follows goes on beside the last of them: the update of a step of one micro-batch, whose operations
+    /// wait each for a gradient of its own.
+    pub goes_on: bool,
 }
 
 impl Lanes {
@@ -51,17 +54,20 @@ impl Lanes {
     /// run beside each other (seconds).
     ///
     /// The part takes no less than, for each exchange behind, what stands in the way until it could begin, and it and
-    /// all after it, one after another; and for each ahead, it and all before it, and what stands in the way from its
-    /// use on. What runs beside that meanwhile makes both longer.
+    /// all after it, one after another, without the last where what follows goes on beside that; and for each ahead, it
+    /// and all before it, and what stands in the way from its use on. What runs beside that meanwhile makes both longer.
     #[must_use]
     pub fn hidden(&self, cost: Option<f64>) -> f64 {
         let Some(cost) = cost else { return 0.0 };
         let load = self.load();
         let all = load.alone + load.beside();
         let mut takes = all - load.hidden(Some(cost));
+        // What is under way when what follows begins.
+        let last = self.behind.last().filter(|_| self.goes_on).map_or(0.0, |it| it.seconds);
         let mut over = 0.0;
         for it in &self.behind {
-            let (from, after) = (it.at.min(load.alone), load.behind - over);
+            let from = it.at.min(load.alone);
+            let after = load.behind - over - last;
             takes = takes.max(from + cost * (load.ahead + over) + after + cost * (load.alone - from));
             over += it.seconds;
         }
@@ -81,7 +87,8 @@ impl Plan {
     pub fn lanes(&self) -> [Lanes; 2] {
         let graph = &self.graph;
         let (beside, phases) = (self.beside(), self.transfer_phases());
-        let mut lanes = [Lanes::default(), Lanes::default()];
+        let goes_on = graph.training.as_ref().is_some_and(|it| it.micro_batches == 1);
+        let mut lanes = [Lanes::default(), Lanes { goes_on, ..Lanes::default() }];
         // When what each operation makes is there.
         let mut made = vec![0.0; graph.nodes.len()];
         let mut done = BTreeSet::new();

@@ -40,7 +40,7 @@ fn lanes(seed: u32, is: Beside) -> (Lanes, Vec<[f64; 2]>) {
 /// Where nothing slows anything down, a part takes what two clocks say that go through it.
 #[test]
 fn parts_take_what_two_clocks_say() {
-    let (mut longer, mut all) = (0, 0);
+    let (mut longer, mut all, mut shorter) = (0, 0, 0);
     for seed in 0..200 {
         for is in [Beside::Ahead, Beside::Behind] {
             let (lanes, steps) = lanes(seed, is);
@@ -59,9 +59,20 @@ fn parts_take_what_two_clocks_say() {
             assert!((takes - computed.max(exchanged)).abs() < 1e-9, "{seed} {is:?}: {takes}, {lanes:?}");
             longer += usize::from(lanes.hidden(Some(0.0)) < load.hidden(Some(0.0)) - 1e-9);
             all += 1;
+            // What follows goes on beside the last sum.
+            let goes_on = Lanes { goes_on: true, ..lanes };
+            let last = goes_on.behind.last().map_or(0.0, |it| it.seconds);
+            let takes = load.alone + load.beside() - goes_on.hidden(Some(0.0));
+            let least = load.alone.max(load.beside());
+            assert!(
+                (takes - (computed.max(exchanged) - last).max(least)).abs() < 1e-9,
+                "{seed} {is:?}: {takes}"
+            );
+            shorter += usize::from(takes < computed.max(exchanged) - 1e-9);
         }
     }
     assert!(longer > 100 && longer < all, "{longer} of {all} take longer than their sums say");
+    assert!(shorter > 50, "{shorter} of {all} are shorter where what follows goes on");
 }
 
 /// No more is hidden than of the sums, whatever a second costs, and nothing where nothing runs beside anything.
