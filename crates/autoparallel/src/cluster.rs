@@ -146,7 +146,7 @@ pub fn cheapest(question: &Question<'_>, say: &dyn Fn(String)) -> Result<Answer,
     let (mut bound, mut priced) = (0.0, 0);
     // All setups are asked after the answer without them is there: more to compose of is not always better.
     // Of each mesh there are as many setups as there are things that its axes may be for.
-    let each = question.pins.limits.as_ref().map_or(1, |_| KINDS);
+    let each = if question.pins.are_ruled() { KINDS } else { 1 };
     let rounds = if question.thorough { vec![ASKED * each, usize::MAX] } else { vec![ASKED * each] };
     for many in rounds {
         let (first, numbers) = asked.first(&|setup| sizes.guess(setup), many);

@@ -45,8 +45,13 @@ impl Limits {
         ROLES.iter().filter(|roles| roles.len() == count.max(1)).map(of).collect()
     }
 
+    /// Those of a runtime that runs all that there is, so that nothing is limited but what axes are for.
+    pub(crate) fn none() -> Self {
+        Self { title: "", zero: [3; 2], sequence: true, schedules: Kind::ALL.to_vec() }
+    }
+
     /// The rules of axes that are for this.
-    fn of_roles(&self, roles: &[Parallelism], groups: usize) -> Rules {
+    pub(crate) fn of_roles(&self, roles: &[Parallelism], groups: usize) -> Rules {
         let axis = |&role: &Parallelism| Ruled {
             role,
             experts: if role == Parallelism::Data { OverExperts::MaySplit } else { OverExperts::AsOthers },
@@ -73,8 +78,13 @@ impl Limits {
 
 /// How many data parallel devices there are by some rules.
 pub fn data(mesh: &Mesh, rules: &Rules) -> u64 {
-    let data = mesh.axes.iter().zip(&rules.axes).filter(|(_, it)| it.role == Parallelism::Data);
-    data.map(|(axis, _)| axis.size).product()
+    size(mesh, rules, Parallelism::Data)
+}
+
+/// How many devices lie along the axes that are for this.
+pub(crate) fn size(mesh: &Mesh, rules: &Rules, role: Parallelism) -> u64 {
+    let axes = mesh.axes.iter().zip(&rules.axes).filter(|(_, it)| it.role == role);
+    axes.map(|(axis, _)| axis.size).product()
 }
 
 /// Rules in words: what the axes are for.

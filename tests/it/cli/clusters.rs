@@ -203,6 +203,45 @@ fn nodes_of_two_kinds_are_planned_as_a_whole() {
     assert!(words.contains("2 micro-batches") && words.contains("3 groups of devices"), "{words}");
 }
 
+/// `tp`, `cp` and `dp` mean what Megatron-LM means: products are split in columns and rows, sequences, examples.
+#[test]
+fn pins_say_what_axes_are_for() {
+    let folder = Folder::new("roles");
+    let path = folder.path("p.json");
+    let config = root().join("tests/configs/qwen2_7b.json").display().to_string();
+    let fixed = [
+        "plan",
+        &config,
+        "--machine",
+        "h100-80g-16x",
+        "--stages",
+        "auto",
+        "--global-batch",
+        "32",
+        "-o",
+        &path,
+    ];
+    let training = ["--mode", "train", "--loss", "loss", "--precision", "bf16", "--dim", "sequence=4096"];
+    let said = |pins: &[&str]| {
+        let pins: Vec<&str> = pins.iter().flat_map(|pin| ["--pin", pin]).collect();
+        works(&[&fixed[..], &training, &pins].concat())
+    };
+    let tensor = said(&["tp=4", "pp=2"]);
+    for part in
+        ["2 groups of mesh 2x4", "data x tensor parallel", "tensor parallel over b: columns then rows"]
+    {
+        assert!(tensor.contains(part), "no `{part}` in: {tensor}");
+    }
+    assert!(!tensor.contains("context parallel"), "{tensor}");
+    let context = said(&["tp=2", "cp=2", "pp=1"]);
+    for part in ["mesh 4x2x2", "data x context x tensor parallel", "context parallel over b"] {
+        assert!(context.contains(part), "no `{part}` in: {context}");
+    }
+    let data = said(&["dp=16"]);
+    assert!(data.contains("mesh 16") && data.contains("data parallel over a"), "{data}");
+    assert!(!data.contains("context parallel") && !data.contains("tensor parallel"), "{data}");
+}
+
 #[test]
 fn decisions_that_cannot_be() {
     let folder = Folder::new("no-setup");
@@ -250,7 +289,7 @@ fn decisions_that_cannot_be() {
     let both = ["stages=2,2", "tp=2"];
     says(
         &pinned(&both),
-        &["`--pin stages=..` says the mesh of each group", "leave the pins of pp, tp and dp out"],
+        &["`--pin stages=..` says the mesh of each group", "leave the pins of pp, tp, cp and dp out"],
     );
     says(&pinned(&["cut=0,2"]), &["`--pin cut=..` is of groups", "give `--pin stages=..`"]);
     says(&pinned(&["stages=2,2", "cut=0,1,2"]), &["names 3 stages, expected 2"]);
@@ -263,7 +302,7 @@ fn decisions_that_cannot_be() {
     let with_kinds =
         |pin| fails(1, &borrowed(&arguments("plan", "4", &[&kinds[..], &["--pin", pin]].concat())));
     says(&with_kinds("stages=4"), &["would lie on two kinds of nodes"]);
-    says(&with_kinds("tp=8"), &["no setup of a100-80g-2x+v100-16g-2x has what is pinned"]);
+    says(&with_kinds("tp=2"), &["on nodes of one kind", "give `--pin stages=..`"]);
     // How many examples there are is part of the question.
     let model = root().join("tests/models/gpt2-bytes.onnx");
     let none =

@@ -53,6 +53,11 @@ pub(super) fn cheapest(question: &Question<'_>, say: &dyn Fn(String)) -> Result<
             limits.title
         )));
     }
+    if question.pins.are_ruled() {
+        let message = "`--pin tp=..`, `cp=..` and `dp=..` are of groups that have one mesh, on nodes of one kind: give \
+                       `--pin stages=..`, the mesh of each group";
+        return Err(Failure::Usage(message.to_owned()));
+    }
     let kinds = question.cluster.kinds();
     let asked = Asked {
         of_kind: (0..kinds.len()).map(|kind| Question { kind, ..*question }).collect(),

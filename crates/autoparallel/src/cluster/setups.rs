@@ -5,7 +5,7 @@ use std::fmt;
 
 use cost_models::quantity::counted;
 use files::Failure;
-use plan::Recompute;
+use plan::{Parallelism, Recompute};
 use planner_ir::Mesh;
 use schedule::Kind;
 use search::{Fixed, Rules};
@@ -111,9 +111,11 @@ pub struct Pins {
     pub cut: Option<Vec<usize>>,
     /// How many groups: `pp`.
     pub groups: Option<usize>,
-    /// How many devices along the last axis of a mesh, whose devices are nearest: `tp`.
+    /// How many devices of a group split products, those that are nearest: `tp`.
     pub tensor: Option<u64>,
-    /// How many along the first: `dp`.
+    /// How many split sequences: `cp`.
+    pub context: Option<u64>,
+    /// How many split examples, those that are farthest apart: `dp`.
     pub data: Option<u64>,
     /// How many micro-batches.
     pub micro_batches: Option<u64>,
@@ -136,7 +138,7 @@ impl Pins {
         for pin in all {
             let wrong =
                 |expected: &str| Failure::Usage(format!("`--pin {pin}` is no decision, expected {expected}"));
-            let forms = "stages=MESHES, cut=BLOCKS, pp=N, tp=N, dp=N, microbatches=N, chunks=N, \
+            let forms = "stages=MESHES, cut=BLOCKS, pp=N, tp=N, cp=N, dp=N, microbatches=N, chunks=N, \
                          recompute=none|selective|full, schedule=NAME or OPERATION=PARTITION such as \
                          /mlp/*=[a,-,-]";
             // Names of operations may have any letters, partitions have no `=`.
@@ -157,6 +159,7 @@ impl Pins {
                 }
                 "pp" => pins.groups = Some(place()?),
                 "tp" => pins.tensor = Some(number()?),
+                "cp" => pins.context = Some(number()?),
                 "dp" => pins.data = Some(number()?),
                 "microbatches" => pins.micro_batches = Some(number()?),
                 "chunks" => pins.chunks = Some(place()?),
@@ -191,8 +194,8 @@ impl Pins {
     fn check(&self) -> Result<(), Failure> {
         let wrong = |words: String| Err(Failure::Usage(words));
         match (&self.meshes, &self.cut) {
-            (Some(_), _) if self.groups.is_some() || self.tensor.is_some() || self.data.is_some() => wrong(
-                "`--pin stages=..` says the mesh of each group: leave the pins of pp, tp and dp out"
+            (Some(_), _) if self.groups.is_some() || self.are_for_something() => wrong(
+                "`--pin stages=..` says the mesh of each group: leave the pins of pp, tp, cp and dp out"
                     .to_owned(),
             ),
             (None, Some(_)) => wrong(
@@ -210,6 +213,16 @@ impl Pins {
         }
     }
 
+    /// Whether it is pinned what axes are for.
+    pub(super) fn are_for_something(&self) -> bool {
+        self.tensor.is_some() || self.context.is_some() || self.data.is_some()
+    }
+
+    /// Whether only plans are looked at in which each axis of a mesh is for one thing.
+    pub(super) fn are_ruled(&self) -> bool {
+        self.limits.is_some() || self.are_for_something()
+    }
+
     /// Whether a stage that so many follow, itself included, may be on a mesh and start at a block.
     pub(super) fn allow_stage(&self, after: usize, mesh: &Mesh, start: usize) -> bool {
         let groups = self.meshes.as_ref().map(Vec::len).or(self.groups);
@@ -223,7 +236,7 @@ impl Pins {
     /// How many devices groups as they are pinned take at least.
     pub fn devices(&self) -> u64 {
         let groups = u64::try_from(self.groups.unwrap_or(1)).unwrap_or(u64::MAX);
-        [self.tensor, self.data].into_iter().flatten().fold(groups, u64::saturating_mul)
+        [self.tensor, self.context, self.data].into_iter().flatten().fold(groups, u64::saturating_mul)
     }
 
     /// Whether a schedule may be had.
@@ -244,9 +257,10 @@ pub(super) fn all(question: &Question<'_>) -> Result<Vec<Setup>, Failure> {
     let pinned = |it: &u64| pins.groups.is_none_or(|pin| u64::try_from(pin) == Ok(*it));
     let known = |it: &u64| pinned(it) && (staged || *it == 1);
     for groups in divisors(devices).filter(known) {
-        for (data, mesh) in of_size(question, devices / groups) {
+        let each = devices / groups;
+        let groups = usize::try_from(groups).unwrap_or(usize::MAX);
+        for (data, mesh) in of_size(question, each) {
             for micro_batches in micro_batches(*examples, data, pins) {
-                let groups = usize::try_from(groups).unwrap_or(usize::MAX);
                 for rules in rules_of(question, (groups, &mesh), micro_batches) {
                     for recompute in again(pins) {
                         let (mesh, rules) = (mesh.clone(), rules.clone());
@@ -270,26 +284,46 @@ fn rules_of(
     (groups, mesh): (usize, &Mesh),
     micro_batches: u64,
 ) -> Vec<Option<Rules>> {
-    let Some(limits) = &question.pins.limits else { return vec![None] };
+    let pins = question.pins;
     let at_once = question.examples / micro_batches.max(1);
     let falls = |rules: &Rules| at_once.is_multiple_of(limits::data(mesh, rules));
-    limits.rules(mesh, groups).into_iter().filter(falls).map(Some).collect()
+    let any = Limits::none();
+    let limits = match &pins.limits {
+        Some(limits) => limits,
+        None if pins.are_for_something() => &any,
+        None => return vec![None],
+    };
+    let is_pinned = |rules: &Rules| {
+        let pinned = [
+            (Parallelism::Data, pins.data),
+            (Parallelism::Context, pins.context),
+            (Parallelism::Tensor, pins.tensor),
+        ];
+        pinned.into_iter().all(|(role, pin)| pin.is_none_or(|pin| limits::size(mesh, rules, role) == pin))
+    };
+    let all = limits.rules(mesh, groups).into_iter();
+    all.filter(|rules| falls(rules) && is_pinned(rules)).map(Some).collect()
 }
 
-/// The meshes of groups of so many devices, in part of a node or in whole ones, with the places along data.
+/// The meshes of groups of so many devices, in part of a node or in whole ones, with the places along data: of two axes,
+/// of which the inner one is within a node, and of three where those of the one between are pinned.
 fn of_size(question: &Question<'_>, each: u64) -> Vec<(u64, Mesh)> {
     let (pins, node) = (question.pins, question.machine().devices_per_node());
     if each > node && !each.is_multiple_of(node) {
         return Vec::new();
     }
-    let mut meshes = Vec::new();
-    for tensor in divisors(each.min(node)).filter(|&it| pins.tensor.is_none_or(|pin| pin == it)) {
-        let data = each / tensor;
-        if data * tensor != each || pins.data.is_some_and(|pin| pin != data) {
+    let mut meshes: Vec<(u64, Mesh)> = Vec::new();
+    let between = [1].into_iter().chain(pins.context);
+    for (context, tensor) in between.flat_map(|it| divisors(each.min(node)).map(move |inner| (it, inner))) {
+        let Some(data) = each.checked_div(context.saturating_mul(tensor)) else { continue };
+        if data * context * tensor != each {
             continue;
         }
-        let sizes: Vec<u64> = [data, tensor].into_iter().filter(|&it| it > 1).collect();
-        meshes.push((data, Mesh::of_sizes(if sizes.is_empty() { &[1] } else { &sizes })));
+        let sizes: Vec<u64> = [data, context, tensor].into_iter().filter(|&it| it > 1).collect();
+        let mesh = (data, Mesh::of_sizes(if sizes.is_empty() { &[1] } else { &sizes }));
+        if !meshes.contains(&mesh) {
+            meshes.push(mesh);
+        }
     }
     meshes
 }
@@ -345,7 +379,7 @@ pub(super) fn none(question: &Question<'_>) -> Failure {
     let node = question.cluster.devices_per_node();
     Failure::Usage(format!(
         "no setup of {} has what is pinned, with {} examples in a step: {} devices in nodes of {node} fall into \
-         pp groups of dp x tp, tp at most {node}; examples into micro-batches",
+         pp groups of dp x cp x tp, tp at most {node}; examples into micro-batches of dp parts",
         question.cluster.full_name(),
         question.examples,
         question.cluster.devices(),

@@ -32,8 +32,8 @@ pub(super) const SCHEDULES: [&[Kind]; 2] =
 /// What is composed of what was priced for groups that are alike, where it promises less than so much
 /// (seconds).
 pub(super) fn composed(asked: &Asked<'_>, below: f64) -> Vec<Way> {
-    // Other runtimes have one mesh for all groups.
-    if asked.question.pins.limits.is_some() {
+    // Other runtimes have one mesh for all groups, and where it is pinned what axes are for, all have.
+    if asked.question.pins.are_ruled() {
         return Vec::new();
     }
     let differ = |parts: &[Part]| parts.iter().any(|it| it.mesh != parts[0].mesh);

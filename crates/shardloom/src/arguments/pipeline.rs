@@ -20,8 +20,9 @@ pub struct PipelineArguments {
     #[arg(long, value_name = "NAME", default_value = "batch")]
     pub batch_dim: String,
     /// A decision that is not searched: how operations of the model file are computed, '/h.*/mlp/*=[a,-,-]'
-    /// (see `shardloom explain`); with `--stages auto` also pp=4, tp=8, dp=2, stages=2,2,4, cut=0,4,8,
-    /// microbatches=16, chunks=2, recompute=full or schedule=1f1b; may be repeated
+    /// (see `shardloom explain`); with `--stages auto` also pp=4, tp=8, cp=2, dp=2 (pipeline, tensor, context
+    /// and data parallel devices, as Megatron-LM means them), stages=2,2,4, cut=0,4,8, microbatches=16,
+    /// chunks=2, recompute=full or schedule=1f1b; may be repeated
     #[arg(long = "pin", value_name = "DECISION")]
     pub pins: Vec<String>,
     /// With `--stages auto`, ask every setup how fast it is, also with little memory: it takes longer, the
