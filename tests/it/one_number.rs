@@ -18,13 +18,21 @@ type Setup = (&'static str, &'static str, Option<&'static str>);
 
 const TRAIN: &str = "--mode train --loss loss --precision bf16";
 
-const SETUPS: [Setup; 20] = [
+const SETUPS: [Setup; 22] = [
     ("llama3_8b", "--machine h100-80g-8x --mesh 8 --dim batch=8 --dim sequence=2048", None),
     ("qwen2_7b", "--machine a100-80g-8x --mesh 2x4 --dim batch=8 --dim sequence=1024", None),
     ("mixtral_8x7b", "--machine h200-141g-8x --mesh 8 --dim batch=8 --dim sequence=1024", None),
     ("gpt2", "--machine cpu-4x --mesh 4 --dim batch=4 --dim sequence=128", None),
     ("mistral_7b", "--machine h100-80g-16x --mesh 2x8 --dim batch=16 --dim sequence=1024", None),
     ("phi3_mini", "--machine l40s-48g-4x --mesh 4 --dim batch=4 --dim sequence=1024", None),
+    // Weights fill the memory, and are fetched ahead in what is left.
+    ("llama3.1_70b", "--machine h100-80g-8x --mesh 8 --dim batch=1 --dim sequence=8192", None),
+    // Gradients are summed for each micro-batch, beside computing that waits for other exchanges.
+    (
+        "llama3.1_70b",
+        "--machine h100-80g-64x --stages auto --global-batch 128 --dim sequence=8192 TRAIN --clip 1",
+        None,
+    ),
     ("gpt2", "--machine h100-80g-8x --mesh 8 --dim batch=64 --dim sequence=1024 TRAIN --clip 1", None),
     (
         "gpt2",
