@@ -66,7 +66,7 @@ fn stops(then: impl FnOnce(Opener, Sealer)) -> Vec<(Option<String>, u8)> {
     }
     let (opener, sealer) = by_hand(&last);
     then(opener, sealer);
-    ended.into_iter().map(|it| it.recv_timeout(Duration::from_secs(20)).unwrap()).collect()
+    ended.into_iter().map(|it| it.recv_timeout(Duration::from_secs(60)).unwrap()).collect()
 }
 
 #[test]
