@@ -203,6 +203,7 @@ impl Walk<'_> {
             | OpClass::Scatter
             | OpClass::Resampling
             | OpClass::Dequantization
+            | OpClass::Quantization
             | OpClass::Optimizer
             | OpClass::Region
             | OpClass::Dynamic => (Counted::default(), 0),
@@ -211,7 +212,7 @@ impl Walk<'_> {
 
     fn product(&self, contract: &Contract, node: &Node, types: &[Type]) -> Counted {
         let [batch, m, n, k] = product_sizes(contract, types).map(exact);
-        let flops = Flops(2.0 * batch * m * n * k * self.times(&node.operands));
+        let flops = Flops(2.0 * batch * m * n * k * self.times(&node.operands[..2]));
         let [left, right] = [0, 1].map(|it: usize| self.fixed(node.operands[it]));
         match (left, right) {
             // Where nothing is summed it is a pass over memory.

@@ -8,7 +8,7 @@ mod lying; // which way matrices lie
 mod recurrence; // states that go from token to token
 
 use planner_ir::{
-    AttentionClass, Contract, Conv, ConvolutionClass, ExpertsClass, GatherClass, Label, MovementClass, Op,
+    AttentionClass, Contract, Conv, ConvolutionClass, DType, ExpertsClass, GatherClass, Label, MovementClass, Op,
     OpClass, Type,
 };
 
@@ -52,7 +52,9 @@ pub fn operation(device: &Device, work: &Work<'_>) -> Seconds {
                 Some(turned) if m > 1 && n > 1 => compute::turning(device, turned.all, turned.row),
                 _ => Seconds::ZERO,
             };
-            product(device, batch, [m, n, k], &operands[0]) + turning
+            let widening = widening(device, operands);
+            let type_ = if widening > Seconds::ZERO { &results[0] } else { &operands[0] };
+            product(device, batch, [m, n, k], type_) + turning + widening
         }
         OpClass::Attention(AttentionClass::Forward(attributes)) => {
             let it = attention(attributes, work);
@@ -126,9 +128,21 @@ pub fn operation(device: &Device, work: &Work<'_>) -> Seconds {
         | OpClass::Scatter
         | OpClass::Resampling
         | OpClass::Dequantization
+        | OpClass::Quantization
         | OpClass::Region
         | OpClass::Dynamic => pass(device, Pass::Sum, operands, results),
     }
+}
+
+/// Time to make the operands of a product numbers of 16 bits where they have scales for blocks and the device
+/// has no products of such.
+fn widening(device: &Device, operands: &[Type]) -> Seconds {
+    let [a, b, scales, _] = operands else { return Seconds::ZERO };
+    if scales.dtype != DType::U8 || device.scales_blocks() {
+        return Seconds::ZERO;
+    }
+    let wide = [a, b].map(|it| Type::new(DType::BF16, &it.shape[..]));
+    touch(device, operands, &wide)
 }
 
 /// Time to copy so many bytes once: they are read and written.

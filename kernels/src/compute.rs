@@ -10,7 +10,7 @@ use crate::pieces::in_pieces;
 use crate::reduce::{From, Own};
 use crate::widen::widened;
 use crate::{
-    attention, cast, contract, conv, elementwise, experts, generate, indexing, loss, movement, norm,
+    attention, cast, contract, conv, elementwise, experts, generate, indexing, loss, movement, narrow, norm,
     optimizer, order, quantised, recurrence, reduce, region, resize,
 };
 
@@ -95,6 +95,10 @@ fn moves_bytes(op: &Op) -> bool {
         | Op::Dequantize { .. }
         | Op::Update(_)
         | Op::RoundStochastically { .. }
+        | Op::Amax { .. }
+        | Op::Quantize { .. }
+        | Op::QuantizeBlocks { .. }
+        | Op::ScaledContract { .. }
         | Op::Region(_) => true,
         Op::ScatterElements { scatter, .. } | Op::ScatterNd { scatter } => *scatter == Scatter::Replace,
         _ => false,
@@ -117,6 +121,18 @@ fn dispatch(op: &Op, operands: &[Tensor], results: &mut [TensorMut]) -> Result<(
             [x, number] => generate::round_stochastically(*seed, (x, Some(number)), single(results)?),
             _ => Err(unfit(operands.len())),
         },
+        Op::Amax { .. } => {
+            let [x] = these(operands, "1")?;
+            narrow::amax(x, single(results)?)
+        }
+        Op::Quantize { .. } => narrow::quantize(these(operands, "2")?, pair(results)?),
+        Op::QuantizeBlocks { dim, block, .. } => {
+            let [x] = these(operands, "1")?;
+            narrow::quantize_blocks(*dim, *block, x, pair(results)?)
+        }
+        Op::ScaledContract { contract, .. } => {
+            narrow::scaled_contract(contract, these(operands, "4")?, single(results)?)
+        }
         Op::GatedGradient(activation) => {
             let operands = these(operands, "3")?;
             elementwise::gated_gradient(*activation, operands, pair(results)?)

@@ -3,6 +3,8 @@
 //! A code is a sign, an exponent and a fraction. Codes of one sign rise with their numbers, so that
 //! a fraction that is rounded up into the next exponent is just the next code.
 
+use planner_ir::DType;
+
 /// Bits of the fraction of an f32.
 const SINGLE: u32 = 23;
 
@@ -38,6 +40,22 @@ impl Format {
 
     const fn new(fraction: u32, bias: i32, [largest, beyond, nan]: [u8; 3]) -> Self {
         Self { fraction, bias, largest, beyond, nan, unsigned_zero: nan == SIGN }
+    }
+
+    /// That of an element type, if it has 8 bits.
+    pub(crate) fn of(dtype: DType) -> Option<Self> {
+        match dtype {
+            DType::F8E4M3FN => Some(Self::E4M3FN),
+            DType::F8E4M3FNUZ => Some(Self::E4M3FNUZ),
+            DType::F8E5M2 => Some(Self::E5M2),
+            DType::F8E5M2FNUZ => Some(Self::E5M2FNUZ),
+            _ => None,
+        }
+    }
+
+    /// The largest number.
+    pub(crate) fn most(self) -> f32 {
+        self.decoded(self.largest)
     }
 
     /// The number of a code.

@@ -108,6 +108,10 @@ impl Op {
             Self::Resize(_)
             | Self::Dequantize { .. }
             | Self::RoundStochastically { .. }
+            | Self::Amax { .. }
+            | Self::Quantize { .. }
+            | Self::QuantizeBlocks { .. }
+            | Self::ScaledContract { .. }
             | Self::UnaryGradient(_)
             | Self::GatedGradient(_)
             | Self::SoftmaxGradient { .. }

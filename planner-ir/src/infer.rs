@@ -4,6 +4,7 @@ mod checks; // what is asked of operands
 mod elements; // the elements of results
 mod gradients; // gradients and the steps of optimizers
 mod movement; // operations that move elements
+mod narrow; // numbers of 8 bits with scales
 mod products; // contractions, attention, convolutions, experts
 mod recurrence; // states that go from token to token
 
@@ -22,6 +23,7 @@ use gradients::{
     same_floats, smooth, update_type,
 };
 use movement::{concat_type, elements_indexed, gather_nd_type, pad_type, slice_type};
+use narrow::{amax_type, quantize_blocks_type, quantize_type, scaled_contract_type};
 use products::{
     attention_merge_type, attention_type, contract_type, conv_type, dequantize_type, experts_type,
     region_type,
@@ -247,6 +249,10 @@ impl Op {
                 numbered(operands)?;
                 one(DType::BF16, operands[0].shape.clone())
             }
+            Self::Amax { parts } => amax_type(parts, operands),
+            Self::Quantize { to } => quantize_type(*to, operands),
+            Self::QuantizeBlocks { to, dim, block } => quantize_blocks_type(*to, *dim, *block, operands),
+            Self::ScaledContract { contract, to } => scaled_contract_type(contract, *to, operands),
             Self::UnaryGradient(function) => {
                 smooth(*function, operands)?;
                 Ok(vec![operands[0].clone()])
@@ -286,6 +292,7 @@ impl Op {
             | Self::GatherElements { .. }
             | Self::GatherNd { .. }
             | Self::CrossEntropy { .. }
+            | Self::Quantize { .. }
             | Self::UnaryGradient(_)
             | Self::SoftmaxGradient { .. }
             | Self::GatherGradient { .. }
@@ -304,7 +311,7 @@ impl Op {
             Self::LayerNorm { .. } | Self::Conv(_) => (found == 2 || found == 3, "2 or 3"),
             Self::Dequantize { .. } => (found == 2 || found == 3, "2 or 3"),
             Self::RmsNorm { .. } => (found == 2, "2"),
-            Self::AttentionMerge => (found == 4, "4"),
+            Self::AttentionMerge | Self::ScaledContract { .. } => (found == 4, "4"),
             Self::Attention(_) => ((3..=6).contains(&found), "3 to 6"),
             Self::AttentionGradient { mask: true, .. } => (found == 7 || found == 9, "7 or 9"),
             Self::AttentionGradient { mask: false, .. } => ((6..=9).contains(&found), "6 to 9"),

@@ -10,6 +10,7 @@
 mod index; // which loops index what, operation by operation
 mod gradients; // the loops of gradients
 mod linear; // which operands may be addends of a sum owed
+mod narrow; // the loops of numbers of 8 bits with scales
 mod nest; // loops declared one after another
 mod recurrence; // the loops of recurrences
 mod products; // the loops of contractions, attention, convolutions and experts

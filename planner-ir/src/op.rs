@@ -361,6 +361,46 @@ pub enum Op {
         /// How many experts a token uses: what a gate row's non-zeros number at most.
         active: u64,
     },
+    /// The largest magnitude (f32) of each of so many equal parts of every dimension. Operand x, floating
+    /// point; result `parts`. What is not a number stays so.
+    Amax {
+        /// How many parts each dimension has.
+        parts: Vec<u64>,
+    },
+    /// Each element over one scale for all, as the nearest number of 8 bits: `y = x / scale`, where `scale =
+    /// amax / largest number of the type`, and 1 where that is below the normal numbers of f32, or not finite.
+    /// Operands x and the largest magnitudes (f32) of its parts, of which amax is the largest; results y and
+    /// the scale (f32), of no dimensions.
+    ///
+    /// Source: Micikevicius et al., "FP8 Formats for Deep Learning", 2022, section 3.
+    Quantize {
+        /// The elements of y.
+        to: DType,
+    },
+    /// The same with a scale for each block along a dimension, a power of two: `scale = 2^(floor(log2(amax)) −
+    /// largest exponent of the type)`, within 2^±127. What is beyond the largest number then is that number.
+    /// Operand x; results y, and the exponents of the scales plus 127 (u8), as many along the dimension as it
+    /// has blocks. An exponent of 255 says that the block has what is not finite.
+    ///
+    /// Source: Open Compute Project, "Microscaling Formats (MX) Specification", version 1.0, sections 5.3 and
+    /// 6.3.
+    QuantizeBlocks {
+        /// The elements of y.
+        to: DType,
+        /// The dimension.
+        dim: usize,
+        /// How many elements share a scale.
+        block: u64,
+    },
+    /// A sum of products of quantised numbers, each times its scale. Operands a and b, of 8 bits each, and the
+    /// scales of a and of b: one number (f32) of no dimensions, or exponents plus 127 (u8) of as many blocks as
+    /// they have along each dimension. Summed in f32.
+    ScaledContract {
+        /// The sum.
+        contract: Contract,
+        /// The elements of the result.
+        to: DType,
+    },
     /// One step of an optimizer: a parameter, and what the optimizer remembers of it, after the
     /// step. Operands p, its gradient g, the moments of the optimizer in order, and of no
     /// dimensions (f32): scale, by which g is multiplied first; rate, the learning rate; and for

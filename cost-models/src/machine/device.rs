@@ -40,6 +40,18 @@ pub struct Device {
     pub operations: Laws,
 }
 
+impl Device {
+    /// Whether products take a scale for each block of their operands: those of threads do, and those of GPUs
+    /// whose products of 4 bits with such scales were measured.
+    ///
+    /// Source: NVIDIA cuBLAS documentation, "Narrow Precision Data Types Usage": block scaling needs compute
+    /// capability 10.0 or more, for 8 bits as for 4.
+    #[must_use]
+    pub fn scales_blocks(&self) -> bool {
+        !self.passes.is_empty() || self.operations.contains_key("gemm nvfp4")
+    }
+}
+
 /// How a device computes matrix products: in tiles of the result, a few on each processor at once.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Products {
@@ -180,8 +192,7 @@ impl Precision {
             DType::F32 => Self::F32,
             DType::F16 => Self::F16,
             DType::BF16 => Self::Bf16,
-            // Kernels compute with such numbers in f32.
-            DType::F8E4M3FN | DType::F8E4M3FNUZ | DType::F8E5M2 | DType::F8E5M2FNUZ => Self::F32,
+            DType::F8E4M3FN | DType::F8E4M3FNUZ | DType::F8E5M2 | DType::F8E5M2FNUZ => Self::F8,
             DType::I64 | DType::I32 | DType::I16 | DType::I8 => Self::Integer,
             DType::U64 | DType::U32 | DType::U16 | DType::U8 | DType::Bool => Self::Integer,
         }

@@ -66,6 +66,7 @@ pub fn least(device: &Device, op: &Op, operands: &[Type], results: &[Type]) -> S
         | OpClass::Scatter
         | OpClass::Resampling
         | OpClass::Dequantization
+        | OpClass::Quantization
         | OpClass::Optimizer
         | OpClass::Region
         | OpClass::Dynamic => all(),

@@ -4,7 +4,7 @@ use std::fmt;
 
 use files::Failure;
 use plan::Plan;
-use planner_ir::{Graph, Layout, LoopId, Loops, Move, NodeId, Op, Partition, Phase, Role, Type, Ways};
+use planner_ir::{Graph, Layout, LoopId, Loops, Move, NodeId, Op, OpClass, Partition, Phase, Role, Type, Ways};
 use rewrite::{Offer, Steps};
 use search::problem::SearchError;
 use search::{PlanError, Prices, Work};
@@ -109,7 +109,7 @@ fn is_inner(op: &Op, loops: &Loops, it: LoopId) -> bool {
     let result = (place(&loops.results[0], it), loops.results[0].len());
     match op {
         // A sum over the inner dimension, columns of the right operand, heads.
-        Op::Contract(_) => {
+        Op::Contract(_) | Op::ScaledContract { .. } => {
             let (left, right) = (place(&loops.operands[0], it), place(&loops.operands[1], it));
             right.is_some() && left != Some(0)
         }
@@ -196,8 +196,9 @@ fn widest<'a>(
             .map_err(|error| Failure::input("no space", error))?;
         for id in graph.node_ids() {
             let node = graph.node(id);
-            let counts =
-                matches!(node.op, Op::Contract(_) | Op::Attention(_)) && node.phase == Phase::Forward;
+            let product =
+                matches!(node.op.class(), OpClass::MatrixProduct(_) | OpClass::Attention(_));
+            let counts = product && node.phase == Phase::Forward;
             if !counts || space.choices[id.0].is_empty() {
                 continue;
             }

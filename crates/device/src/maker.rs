@@ -5,6 +5,7 @@ use std::rc::Rc;
 
 use kernels::cuda::{Launch, Uncovered, Work};
 use lower::{Action, BufferId, Program, Stream};
+use planner_ir::Op;
 
 use crate::cache::{self, Loaded};
 use crate::engine::{Settings, Wanted};
@@ -38,6 +39,14 @@ impl<'a> Maker<'a> {
         settings: &'a Settings,
         plans: &[Wanted],
     ) -> Result<Self, DeviceError> {
+        let mut programs = plans.iter().flat_map(|plan| &plan.programs);
+        if programs.any(|(_, program)| multiplies_narrow(program)) {
+            return Err(DeviceError::Program(
+                "the plan has products of 8-bit numbers (`--precision fp8` or `mxfp8`), which are not issued to \
+                 GPUs: plan with `--precision bf16`, or run this plan on threads (`--device cpu`)"
+                    .to_owned(),
+            ));
+        }
         let nvrtc = Nvrtc::load(&settings.libraries)?;
         let mut works: Vec<Work> = Vec::new();
         let mut has_products = false;
@@ -271,4 +280,12 @@ fn is_known(task: &Task) -> bool {
 /// The room of a buffer among constants (bytes).
 fn room_of(program: &Program, buffer: BufferId) -> u64 {
     program.buffer(buffer).type_.bytes().next_multiple_of(64)
+}
+
+/// Whether a program has products of numbers of 8 bits with scales.
+fn multiplies_narrow(program: &Program) -> bool {
+    let narrow = |number| {
+        ready::compute(program, number).is_some_and(|it| matches!(*it.op, Op::ScaledContract { .. }))
+    };
+    (0..program.instructions.len()).any(narrow)
 }

@@ -16,7 +16,7 @@ use files::model_file::{self, ModelFile};
 use import::Bindings;
 use models::Use;
 use plan::json::Content;
-use plan::{Loss, NoDecay, Precision, Recipe, Roles};
+use plan::{Loss, NoDecay, Precision, Recipe, Roles, Scaling};
 use planner_ir::{DType, Optimizer, Real};
 use predict::framework::{Figure, Framework, PROGRAMS};
 use predict::kinds::{self, Kind};
@@ -119,11 +119,9 @@ fn bindings(file: &ModelFile, setup: &Setup, recipe: &Recipe) -> Bindings {
 /// The configuration of a model that is written like this one.
 fn config(model: &Model, precision: Arithmetic) -> Result<Value, String> {
     let dtype = match precision {
-        Arithmetic::Bf16 => "bfloat16",
+        Arithmetic::Bf16 | Arithmetic::F8 => "bfloat16",
         Arithmetic::F16 => "float16",
-        Arithmetic::F8 | Arithmetic::F4 => {
-            return Err("products in 8 bits or fewer are not planned in training".to_owned());
-        }
+        Arithmetic::F4 => return Err("products in 4 bits are not planned in training".to_owned()),
     };
     if model.latent.is_some() {
         return Err("latent attention of a stated setup is not written".to_owned());
@@ -239,6 +237,7 @@ fn strategy(setup: &Setup, cluster: &Cluster) -> Result<Strategy, String> {
         micro_batch: mbs,
         recompute,
         element: if setup.precision == Arithmetic::F16 { DType::F16 } else { DType::BF16 },
+        scaling: (setup.precision == Arithmetic::F8).then_some(Scaling::Whole),
         masters: true,
         optimizer: ADAMW,
         clip: Some(1.0),
@@ -260,7 +259,7 @@ fn recipe(strategy: &Strategy) -> Recipe {
     Recipe {
         loss: Loss::Output("loss".to_owned()),
         optimizer: strategy.optimizer,
-        precision: Precision::File,
+        precision: if strategy.scaling.is_some() { Precision::Fp8 } else { Precision::File },
         micro_batches: strategy.micro_batches,
         clip: strategy.clip,
         no_decay: NoDecay { names: vec![], vectors: true },

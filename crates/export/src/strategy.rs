@@ -2,7 +2,7 @@
 
 pub(crate) mod lost; // what of a plan a strategy has no words for
 
-use plan::{Parallelism, Precision, Recompute, examples};
+use plan::{Parallelism, Precision, Recompute, Scaling, examples};
 use planner_ir::{DType, Optimizer};
 use schedule::Kind;
 use serde_json::{Value, json};
@@ -51,6 +51,8 @@ pub struct Strategy {
     pub recompute: Again,
     /// In what the model computes.
     pub element: DType,
+    /// How numbers of 8 bits are scaled, where products of linear layers are of such.
+    pub scaling: Option<Scaling>,
     /// Whether parameters are kept in f32 besides.
     pub masters: bool,
     /// How parameters follow their gradients.
@@ -153,6 +155,7 @@ pub fn read(job: &Job<'_>, model: &Model, target: &'static str) -> Result<Read, 
         micro_batch,
         recompute: again(&recipe.recompute),
         element: element(recipe.precision, model),
+        scaling: recipe.precision.scaling(),
         masters: recipe.precision != Precision::Bf16Stochastic,
         optimizer: recipe.optimizer,
         clip: recipe.clip,
@@ -196,7 +199,7 @@ fn again(recompute: &[Recompute]) -> Again {
 fn element(precision: Precision, model: &Model) -> DType {
     match precision {
         Precision::F32 => DType::F32,
-        Precision::Bf16 | Precision::Bf16Stochastic => DType::BF16,
+        Precision::Bf16 | Precision::Bf16Stochastic | Precision::Fp8 | Precision::Mxfp8 => DType::BF16,
         Precision::File => model.element.unwrap_or(DType::F32),
     }
 }
@@ -261,6 +264,7 @@ impl Strategy {
             "micro_batch": self.micro_batch,
             "recompute": self.recompute.name(),
             "element": self.element.to_string(),
+            "products": self.scaling.map(|it| if it == Scaling::Whole { "fp8" } else { "mxfp8" }),
             "masters": self.masters,
         })
     }

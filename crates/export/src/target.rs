@@ -3,6 +3,7 @@
 use std::fmt;
 use std::str::FromStr;
 
+use plan::Scaling;
 use schedule::Kind;
 use serde_json::{Value, json};
 
@@ -240,6 +241,25 @@ impl Exported {
     }
 }
 
+/// What is said of products in 8 bits where the files of a target do not say that they are.
+///
+/// Source: torchtitan, `torchtitan/components/quantization/float8.md` and `mxfp8.md`.
+fn narrow(target: Target, scaling: Scaling) -> Option<String> {
+    let how = match (target, scaling) {
+        (Target::Megatron | Target::Bridge, _) => return None,
+        (Target::Torchtitan, Scaling::Whole) => {
+            "say so where the model is registered: `Float8LinearConverter.Config(recipe_name=\"tensorwise\", \
+             filter_fqns=[\"lm_head\"], model_compile_enabled=True)` among the converters of `model_registry`"
+        }
+        (Target::Torchtitan, Scaling::Blocks) => {
+            "say so where the model is registered: `MXFP8LinearConverter.Config(model_compile_enabled=True)` among \
+             the converters of `model_registry`, with the names of the layers in `fqns`"
+        }
+        _ => "the files do not say so, and without it they are of bf16",
+    };
+    Some(format!("products of linear layers are of 8-bit numbers: {how}"))
+}
+
 /// What is said of a whole job, and what is lost of it.
 type Whole = Result<(Vec<File>, Vec<String>), ExportError>;
 
@@ -252,7 +272,8 @@ pub fn export(job: &Job<'_>, target: Target) -> Result<Exported, ExportError> {
         if job.generation().is_some() {
             return Err(ExportError::Generation(target.title()));
         }
-        let (files, lost) = files(job)?;
+        let (files, mut lost) = files(job)?;
+        lost.extend(job.recipe().and_then(|it| it.precision.scaling()).and_then(|it| narrow(target, it)));
         Ok(Exported { target, runs: Runs::Parameters, lost, files })
     };
     let model = Model::of(job);
@@ -261,6 +282,7 @@ pub fn export(job: &Job<'_>, target: Target) -> Result<Exported, ExportError> {
         let range = target.range().ok_or(ExportError::Inference(target.title()))?;
         let strategy = limited(strategy, &range, &mut lost)?;
         let files = files(&strategy, &mut lost);
+        lost.extend(strategy.scaling.and_then(|it| narrow(target, it)));
         Ok(Exported { target, runs: Runs::Strategy(strategy), lost, files })
     };
     let served = |limited: &dyn Fn(Serving, &mut Vec<String>) -> Serving,

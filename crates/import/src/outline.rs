@@ -105,6 +105,10 @@ pub(crate) fn infer(op: &Op, operands: &[Outline]) -> Option<Vec<Outline>> {
         | Op::Dequantize { .. }
         | Op::Dropout { .. }
         | Op::RoundStochastically { .. }
+        | Op::Amax { .. }
+        | Op::Quantize { .. }
+        | Op::QuantizeBlocks { .. }
+        | Op::ScaledContract { .. }
         | Op::UnaryGradient(_)
         | Op::GatedGradient(_)
         | Op::SoftmaxGradient { .. }

@@ -37,7 +37,7 @@ pub use plan::{
     Assignment, Control, Copy, Hidden, Holding, LeftOut, MachineName, ModelFile, Part, Plan, Proof,
     SpaceSize, Term, Transfer,
 };
-pub use recipe::{Loss, NoDecay, Precision, Recipe, Recompute};
+pub use recipe::{Loss, NoDecay, Precision, Recipe, Recompute, Scaling};
 pub use roles::{Constant, Roles, Tie, Why};
 pub use served::{ExpertsBy, Served};
 pub use steps::bytes_of_steps;

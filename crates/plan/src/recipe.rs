@@ -57,8 +57,33 @@ pub enum Precision {
     /// In bf16, with parameters in bf16 alone: after each step they are rounded by chance, so that
     /// steps too small for bf16 are made now and then, and on the average in full.
     Bf16Stochastic,
+    /// In bf16, but for the products of linear layers: of numbers of 8 bits, each value by one scale that
+    /// follows from its largest magnitude.
+    Fp8,
+    /// In bf16, but for the products of linear layers: of numbers of 8 bits with a scale for each 32 of them.
+    Mxfp8,
     /// In what the model's file says, value by value; what it has in less than f32 is kept in f32 besides.
     File,
+}
+
+/// How many numbers of 8 bits share a scale.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Scaling {
+    /// All of a value.
+    Whole,
+    /// Each 32 that are summed one after another.
+    Blocks,
+}
+
+impl Precision {
+    /// How numbers of 8 bits are scaled, where products of linear layers are of such.
+    pub fn scaling(self) -> Option<Scaling> {
+        match self {
+            Self::Fp8 => Some(Scaling::Whole),
+            Self::Mxfp8 => Some(Scaling::Blocks),
+            Self::F32 | Self::Bf16 | Self::Bf16Stochastic | Self::File => None,
+        }
+    }
 }
 
 /// Which parameters do not decay.
@@ -103,6 +128,8 @@ impl fmt::Display for Precision {
             Self::F32 => "fp32",
             Self::Bf16 => "bf16",
             Self::Bf16Stochastic => "bf16-stochastic",
+            Self::Fp8 => "fp8",
+            Self::Mxfp8 => "mxfp8",
             Self::File => "file",
         })
     }

@@ -249,6 +249,7 @@ fn word(op: &Op, phase: Phase, loops: &Loops, it: LoopId) -> Word {
         | OpClass::Scatter
         | OpClass::Resampling
         | OpClass::Dequantization
+        | OpClass::Quantization
         | OpClass::Optimizer
         | OpClass::Region
         | OpClass::Dynamic => match (place(&loops.results[0], it), loops.results[0].len()) {

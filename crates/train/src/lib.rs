@@ -18,6 +18,7 @@ mod wide; // a model as if its file were in f32
 mod precision; // a model that computes in bf16
 mod dropout; // other randomness in each step
 mod step; // the training step
+mod narrow; // products of linear layers in 8 bits
 mod late; // conversions where they are read
 mod tape; // the forward program again, and its gradients backward
 mod tiles; // gradients of parameters that are used in slices

@@ -7,6 +7,7 @@ use planner_ir::{Graph, NodeId, Source, Training};
 use rewrite::Blocks;
 
 use crate::TrainError;
+use crate::narrow::narrowed;
 use crate::prune::pruned;
 use crate::recompute::again;
 use crate::tape::Tape;
@@ -22,7 +23,8 @@ pub struct Step {
     /// computes.
     pub homes: Vec<usize>,
     /// For each operation that computes gradients, is done again for them, or reads a norm's result
-    /// as a value of its own, the forward operation that it belongs to.
+    /// or a quantised weight as a value of its own, the forward operation that it belongs to; for one that
+    /// quantises a value, the one that finds its magnitudes, or that quantised it first.
     pub forward: Vec<Option<NodeId>>,
     /// For each operation of the forward program, the one that does it forward: none for a conversion
     /// that is none here, and for what nothing needs.
@@ -55,7 +57,7 @@ pub fn step(blocks: &Blocks, recipe: &Recipe) -> Result<Step, TrainError> {
     let carried = update(&mut tape, recipe, [sum, count]);
     let micro_batches = recipe.micro_batches;
     tape.to.training = Some(Training { micro_batches, carried });
-    Ok(pruned(&tape))
+    Ok(narrowed(pruned(&tape), recipe.precision))
 }
 
 /// The names of the weights that are trained: those of floating point, not frozen, that a gradient

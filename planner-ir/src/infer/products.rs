@@ -6,8 +6,13 @@ use crate::data::{DType, Type};
 use crate::op::{Attention, Contract, Conv, Label, Region};
 
 pub(super) fn contract_type(contract: &Contract, operands: &[Type]) -> Result<Vec<Type>> {
-    let Contract { left, right, result } = contract;
     same_dtype(operands, 0, 1)?;
+    Ok(vec![Type::new(operands[0].dtype, contract_shape(contract, operands)?)])
+}
+
+/// The shape of the sum of products of the first two operands.
+pub(super) fn contract_shape(contract: &Contract, operands: &[Type]) -> Result<Vec<u64>> {
+    let Contract { left, right, result } = contract;
     for (index, labels) in [left, right].into_iter().enumerate() {
         expect(
             operands,
@@ -48,7 +53,7 @@ pub(super) fn contract_type(contract: &Contract, operands: &[Type]) -> Result<Ve
         }
     }
     checked_elements(&shape)?;
-    Ok(vec![Type::new(operands[0].dtype, shape)])
+    Ok(shape)
 }
 
 pub(super) fn attention_type(attention: &Attention, operands: &[Type]) -> Result<Vec<Type>> {

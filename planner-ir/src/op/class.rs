@@ -45,6 +45,8 @@ pub enum OpClass<'a> {
     Resampling,
     /// Packed weights unpacked.
     Dequantization,
+    /// Numbers made ones of fewer bits with scales, and the magnitudes that scales follow from.
+    Quantization,
     /// One step of an optimizer.
     Optimizer,
     /// A piece of program that is kept whole.
@@ -155,7 +157,7 @@ impl Op {
             | Self::Triangle { .. }
             | Self::Dropout { .. }
             | Self::RoundStochastically { .. } => OpClass::Elementwise(ElementwiseClass::Choice),
-            Self::Contract(contract) => OpClass::MatrixProduct(contract),
+            Self::Contract(contract) | Self::ScaledContract { contract, .. } => OpClass::MatrixProduct(contract),
             Self::Conv(conv) => OpClass::Convolution(ConvolutionClass::Forward(conv)),
             Self::ConvInputGradient { conv, .. } => {
                 OpClass::Convolution(ConvolutionClass::InputGradient(conv))
@@ -191,6 +193,7 @@ impl Op {
             Self::ScatterElements { .. } | Self::ScatterNd { .. } => OpClass::Scatter,
             Self::Resize(_) => OpClass::Resampling,
             Self::Dequantize { .. } => OpClass::Dequantization,
+            Self::Amax { .. } | Self::Quantize { .. } | Self::QuantizeBlocks { .. } => OpClass::Quantization,
             Self::Update(_) => OpClass::Optimizer,
             Self::Region(_) => OpClass::Region,
             Self::Dynamic(_) => OpClass::Dynamic,

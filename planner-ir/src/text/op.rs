@@ -74,6 +74,10 @@ impl Op {
             Self::Dequantize { .. } => "dequantize",
             Self::Dropout { .. } => "dropout",
             Self::RoundStochastically { .. } => "round_stochastically",
+            Self::Amax { .. } => "amax",
+            Self::Quantize { .. } => "quantize",
+            Self::QuantizeBlocks { .. } => "quantize_blocks",
+            Self::ScaledContract { .. } => "scaled_contract",
             Self::UnaryGradient(_) => "unary_gradient",
             Self::GatedGradient(_) => "gated_gradient",
             Self::SoftmaxGradient { .. } => "softmax_gradient",
@@ -237,6 +241,17 @@ fn attributes<F: Form>(op: &mut Op, form: &mut F) -> std::result::Result<(), F::
             form.field("seed", seed)
         }
         Op::RoundStochastically { seed } => form.field("seed", seed),
+        Op::Amax { parts } => form.field("parts", parts),
+        Op::Quantize { to } => form.field("to", to),
+        Op::QuantizeBlocks { to, dim, block } => {
+            form.field("to", to)?;
+            form.field("dim", dim)?;
+            form.field("block", block)
+        }
+        Op::ScaledContract { contract, to } => {
+            form.field("", contract)?;
+            form.field("to", to)
+        }
         Op::Update(optimizer) => optimizer_attributes(optimizer, form),
         Op::Region(body) => form.field("body", &mut **body),
         Op::Dynamic(dynamic) => dynamic_attributes(dynamic, form),

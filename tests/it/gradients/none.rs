@@ -3,7 +3,7 @@
 use planner_ir::{DType, Emit, Graph, Phase, Site, Source, Type, ValueId, parse_op};
 
 /// Operations of which every form is refused.
-pub(super) const NEVER: [&str; 50] = [
+pub(super) const NEVER: [&str; 54] = [
     "ceil",
     "floor",
     "round",
@@ -22,6 +22,10 @@ pub(super) const NEVER: [&str; 50] = [
     "resize shape=[4] scales=[2.0] half_pixel=true interpolation=linear",
     "dequantize bits=4 block=16 columns=64",
     "round_stochastically seed=3",
+    "amax parts=[2]",
+    "quantize to=f8e4m3fn",
+    "quantize_blocks to=f8e4m3fn dim=0 block=2",
+    "scaled_contract \"a,a->\" to=f32",
     "unary_gradient function=silu",
     "gated_gradient activation=silu",
     "softmax_gradient dim=0",

@@ -111,9 +111,13 @@ pub(super) enum Elements<'a> {
     Truths(&'a [u64]),
     /// Bytes of all values.
     Bytes(&'a [u64]),
+    /// Quarters as numbers of 8 bits, of both signs.
+    Codes(&'a [u64]),
+    /// Exponents of scales, plus 127.
+    Exponents(&'a [u64]),
 }
 
-use Elements::{Bytes, Floats, Indices, Integers, Positive, Small, Special, Thirds, Truths};
+use Elements::{Bytes, Codes, Exponents, Floats, Indices, Integers, Positive, Small, Special, Thirds, Truths};
 
 fn case(op: &str, operands: &[Elements<'_>]) -> Case {
     let op = parse_op(op).unwrap_or_else(|error| panic!("{op}: {error}"));
@@ -130,7 +134,8 @@ fn trial(op: &Op, operands: &[Elements<'_>], seed: u64) -> Trial {
             Integers(dtype, shape) => (dtype, shape),
             Indices(_, shape) => (DType::I64, shape),
             Truths(shape) => (DType::Bool, shape),
-            Bytes(shape) => (DType::U8, shape),
+            Bytes(shape) | Exponents(shape) => (DType::U8, shape),
+            Codes(shape) => (DType::F8E4M3FN, shape),
         };
         let type_ = Type::new(dtype, shape);
         let count = type_.elements();
@@ -152,6 +157,8 @@ fn trial(op: &Op, operands: &[Elements<'_>], seed: u64) -> Trial {
             Indices(limit, _) => of_integers(type_.clone(), &integers(0, limit)),
             Truths(_) => of_integers(type_.clone(), &integers(0, 2)),
             Bytes(_) => of_integers(type_.clone(), &integers(0, 256)),
+            Codes(_) => floats(integers(-15, 16), 4.0),
+            Exponents(_) => of_integers(type_.clone(), &integers(125, 130)),
         }
     };
     let operands: Vec<Array> = operands.iter().map(&mut array).collect();
@@ -451,6 +458,17 @@ pub(super) fn rest() -> Vec<Case> {
         case("dropout ratio=0.5 seed=3", &[Positive(&[4, 4]), Integers(DType::I64, &[])]),
         case("round_stochastically seed=3", &[Thirds(&[4, 4])]),
         case("round_stochastically seed=3", &[Thirds(&[4, 4]), Integers(DType::I64, &[])]),
+        case("amax parts=[4,2]", &[Floats(&[4, 4])]),
+        case("quantize to=f8e4m3fn", &[Floats(&[4, 4]), Positive(&[2])]),
+        case("quantize_blocks to=f8e4m3fn dim=1 block=2", &[Thirds(&[4, 8])]),
+        case(
+            "scaled_contract \"ab,bc->ac\" to=f32",
+            &[Codes(&[4, 4]), Codes(&[4, 2]), Positive(&[]), Positive(&[])],
+        ),
+        case(
+            "scaled_contract \"ab,bc->ac\" to=f32",
+            &[Codes(&[4, 8]), Codes(&[8, 2]), Exponents(&[4, 4]), Exponents(&[4, 2])],
+        ),
         case("update_sgd decay=0.1", &[Floats(&[4, 4]), Floats(&[4, 4]), Positive(&[]), Positive(&[])]),
         case(
             "update_momentum momentum=0.9 decay=0.1",

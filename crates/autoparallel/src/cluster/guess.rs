@@ -8,7 +8,7 @@ use cost_models::topology::Topology;
 use cost_models::units::{Bytes, exact};
 use files::Failure;
 use plan::{Load, Recompute};
-use planner_ir::{Contract, Graph, Node, Op, Phase, Source, StateKind};
+use planner_ir::{Contract, Graph, Node, OpClass, Phase, Source, StateKind};
 
 use super::{Question, Setup};
 use crate::staged::Forward;
@@ -140,7 +140,7 @@ impl<'a> Sizes<'a> {
 
 /// What a product takes at the peak of a device (seconds); other operations nothing.
 fn product(machine: &Machine, graph: &Graph, node: &Node) -> f64 {
-    let Op::Contract(Contract { left, right, .. }) = &node.op else { return 0.0 };
+    let OpClass::MatrixProduct(Contract { left, right, .. }) = node.op.class() else { return 0.0 };
     let mut sizes = BTreeMap::new();
     for (labels, &value) in [(left, &node.operands[0]), (right, &node.operands[1])] {
         sizes.extend(labels.iter().zip(&graph.type_of(value).shape));

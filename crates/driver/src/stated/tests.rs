@@ -90,8 +90,8 @@ fn what_is_not_planned_is_refused_with_the_reason() {
         assert_eq!(found, expected);
     };
     refused(
-        &Setup { precision: Arithmetic::F8, ..plain.clone() },
-        "products in 8 bits or fewer are not planned in training",
+        &Setup { precision: Arithmetic::F4, ..plain.clone() },
+        "products in 4 bits are not planned in training",
     );
     refused(
         &Setup { zero: Zero::Weights, ..plain.clone() },

@@ -4,6 +4,7 @@
 //! `src/megatron/bridge/training/config.py`, whose keys of `model` are those of
 //! `megatron/core/transformer/transformer_config.py`.
 
+use plan::Scaling;
 use planner_ir::{DType, Optimizer};
 
 use crate::model::Model;
@@ -261,10 +262,16 @@ fn training(strategy: &Strategy, model: &Model) -> Vec<One> {
             ],
         ),
     };
-    let (element, mixed) = match strategy.element {
-        DType::BF16 => (Some("--bf16"), "bf16_mixed"),
-        DType::F16 => (Some("--fp16"), "fp16_mixed"),
-        _ => (None, "null"),
+    let (element, mixed) = match (strategy.scaling, strategy.element) {
+        (Some(Scaling::Whole), _) => {
+            (Some("--bf16 --fp8-format hybrid --fp8-recipe tensorwise"), "bf16_with_fp8_current_scaling_mixed")
+        }
+        (Some(Scaling::Blocks), _) => {
+            (Some("--bf16 --fp8-format e4m3 --fp8-recipe mxfp8"), "bf16_with_mxfp8_mixed")
+        }
+        (None, DType::BF16) => (Some("--bf16"), "bf16_mixed"),
+        (None, DType::F16) => (Some("--fp16"), "fp16_mixed"),
+        (None, _) => (None, "null"),
     };
     vec![
         counted("--micro-batch-size", "micro_batch_size", strategy.micro_batch),

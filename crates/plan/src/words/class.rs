@@ -15,6 +15,7 @@ pub struct ClassNames {
 #[must_use]
 pub fn class_names(op: &Op) -> ClassNames {
     let (operation, term) = match op.class() {
+        OpClass::MatrixProduct(_) if matches!(op, Op::ScaledContract { .. }) => ("8-bit product", "8-bit products"),
         OpClass::MatrixProduct(_) => ("product", "matrix products"),
         OpClass::Attention(_) => ("attention", "attention"),
         OpClass::Recurrence(_) => ("recurrence", "recurrences"),
@@ -27,6 +28,7 @@ pub fn class_names(op: &Op) -> ClassNames {
         OpClass::LogSoftmax => ("softmax", ELEMENTWISE),
         OpClass::CrossEntropy | OpClass::Reduction => ("reduction", ELEMENTWISE),
         OpClass::Gather(_) => ("look-up", "look-ups"),
+        OpClass::Quantization => ("quantisation", "quantisation"),
         OpClass::Optimizer => ("optimizer step", "optimizer steps"),
         OpClass::Region => ("region", "regions kept whole"),
         OpClass::Elementwise(ElementwiseClass::Rotary) => ("rotary", ELEMENTWISE),

@@ -309,7 +309,9 @@ impl Facts {
 fn passing(op: &planner_ir::Op) -> Passing {
     use planner_ir::Op;
     match op {
-        Op::Contract(_) | Op::Attention(_) | Op::Conv(_) | Op::Experts { .. } => Passing::Withheld,
+        Op::Contract(_) | Op::ScaledContract { .. } | Op::Attention(_) | Op::Conv(_) | Op::Experts { .. } => {
+            Passing::Withheld
+        }
         _ => Passing::Offered,
     }
 }
@@ -321,6 +323,7 @@ fn takes_time(op: &planner_ir::Op) -> bool {
     matches!(
         op,
         Op::Contract(_)
+            | Op::ScaledContract { .. }
             | Op::Attention(_)
             | Op::Conv(_)
             | Op::Experts { .. }

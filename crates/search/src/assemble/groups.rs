@@ -6,7 +6,7 @@
 //! results, are in the layouts of its partition (whole where it owes a sum). Chosen together they
 //! make the problem of a training step about as hard as that of its forward part.
 
-use planner_ir::{Layout, NodeId, Phase, Source, ValueId};
+use planner_ir::{Layout, NodeId, Op, Phase, Source, ValueId};
 use rewrite::{Choice, Space};
 
 use super::is_prepared;
@@ -25,24 +25,25 @@ pub(super) fn groups(section: &Section, space: &Space, seconds: &[Vec<f64>]) -> 
     let graph = &section.graph;
     let on_parameters = graph.on_parameters();
     let mut groups: Vec<Group> = Vec::new();
-    // For each operation, the number of the group that it is the first of.
-    let mut first_of = vec![None; graph.nodes.len()];
+    // For each operation, the number of its group.
+    let mut group_of = vec![None; graph.nodes.len()];
     for node in graph.node_ids().filter(|&node| !is_prepared(graph, node, &space.prepared)) {
         // A gradient of what takes parameters apart has choices of its own: it is a sum over
         // micro-batches and devices, which may be owed until the update.
         let own = |forward: &NodeId| on_parameters[forward.0] && graph.node(node).phase == Phase::Gradient;
         let forward = section.forward[node.0].filter(|forward| !own(forward));
         let group = forward.and_then(|forward| {
-            let found = &mut groups[first_of[forward.0]?];
-            let chosen = together(section, space, found, node, seconds)?;
+            let found: usize = group_of[forward.0]?;
+            let chosen = together(section, space, &groups[found], node, seconds)?;
             Some((found, chosen))
         });
-        if let Some((group, choices)) = group {
-            group.nodes.push(node);
-            group.choices = choices;
+        if let Some((number, choices)) = group {
+            groups[number].nodes.push(node);
+            groups[number].choices = choices;
+            group_of[node.0] = Some(number);
         } else {
             let choices = (0..space.choices[node.0].len()).map(|choice| vec![choice]).collect();
-            first_of[node.0] = Some(groups.len());
+            group_of[node.0] = Some(groups.len());
             groups.push(Group { nodes: vec![node], choices });
         }
     }
@@ -140,7 +141,12 @@ fn wanted(
         let number = |it: Layout| space.layouts[value.0].binary_search(&it).ok();
         wanted.map_or(Some(None), |it| number(it).map(Some))
     };
-    graph.node(node).operands.iter().map(wanted).collect()
+    let mut all: Vec<Option<usize>> = graph.node(node).operands.iter().map(wanted).collect::<Option<_>>()?;
+    if let (Op::Quantize { .. }, [_, amax]) = (&graph.node(node).op, &mut all[..]) {
+        // Every device needs all magnitudes, wherever they are found.
+        *amax = None;
+    }
+    Some(all)
 }
 
 /// What a value is that was computed again; itself if it was not.

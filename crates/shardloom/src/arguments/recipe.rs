@@ -39,6 +39,10 @@ pub enum PrecisionName {
     Bf16,
     /// The same with parameters in bf16 alone, rounded by chance after each step.
     Bf16Stochastic,
+    /// The same as bf16, but for products of linear layers: of 8-bit numbers, with a scale for each value.
+    Fp8,
+    /// The same as bf16, but for products of linear layers: of 8-bit numbers, with a scale for each 32.
+    Mxfp8,
 }
 
 /// What of a block is computed again for its gradients.
@@ -141,6 +145,8 @@ impl RecipeArguments {
                 PrecisionName::Fp32 => Precision::F32,
                 PrecisionName::Bf16 => Precision::Bf16,
                 PrecisionName::Bf16Stochastic => Precision::Bf16Stochastic,
+                PrecisionName::Fp8 => Precision::Fp8,
+                PrecisionName::Mxfp8 => Precision::Mxfp8,
                 PrecisionName::File => Precision::File,
             },
             micro_batches: self.microbatches,

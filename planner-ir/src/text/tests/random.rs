@@ -61,10 +61,13 @@ pub(super) fn op(u: &mut Unstructured<'_>, depth: usize) -> Result<Op> {
         Op::Unary(_) | Op::Binary(_) | Op::Select | Op::AttentionMerge | Op::Recurrence(_) => {}
         Op::Cast(dtype) => *dtype = element(u)?,
         Op::Gated(it) | Op::UnaryGradient(it) | Op::GatedGradient(it) => *it = named(u)?,
-        Op::Contract(Contract { left, right, result }) => {
-            let label = |u: &mut Unstructured<'_>| Ok(Label(u.arbitrary()?));
-            (*left, *right, *result) = (list(u, label)?, list(u, label)?, list(u, label)?);
+        Op::Contract(it) => *it = contract(u)?,
+        Op::Amax { parts } => *parts = u.arbitrary()?,
+        Op::Quantize { to } => *to = element(u)?,
+        Op::QuantizeBlocks { to, dim, block } => {
+            (*to, *dim, *block) = (element(u)?, u.arbitrary()?, u.arbitrary()?);
         }
+        Op::ScaledContract { contract: it, to } => (*it, *to) = (contract(u)?, element(u)?),
         Op::Reduce { dims, .. } => *dims = u.arbitrary()?,
         Op::ArgExtreme { extreme, dim } => (*extreme, *dim) = (named(u)?, u.arbitrary()?),
         Op::Softmax { dim } | Op::LogSoftmax { dim } | Op::Concat { dim } => *dim = u.arbitrary()?,
@@ -131,6 +134,11 @@ fn attention(u: &mut Unstructured<'_>) -> Result<Attention> {
         blind: *u.choose(&[Blind::Zero, Blind::Mean, Blind::Once])?,
         statistics: u.arbitrary()?,
     })
+}
+
+fn contract(u: &mut Unstructured<'_>) -> Result<Contract> {
+    let label = |u: &mut Unstructured<'_>| Ok(Label(u.arbitrary()?));
+    Ok(Contract { left: list(u, label)?, right: list(u, label)?, result: list(u, label)? })
 }
 
 fn conv(u: &mut Unstructured<'_>) -> Result<Conv> {

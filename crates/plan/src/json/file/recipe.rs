@@ -70,6 +70,10 @@ enum Precision {
     Bf16,
     #[serde(rename = "bf16-stochastic")]
     Bf16Stochastic,
+    #[serde(rename = "fp8")]
+    Fp8,
+    #[serde(rename = "mxfp8")]
+    Mxfp8,
     #[serde(rename = "file")]
     File,
 }
@@ -166,6 +170,8 @@ impl Recipe {
                 recipe::Precision::F32 => Precision::F32,
                 recipe::Precision::Bf16 => Precision::Bf16,
                 recipe::Precision::Bf16Stochastic => Precision::Bf16Stochastic,
+                recipe::Precision::Fp8 => Precision::Fp8,
+                recipe::Precision::Mxfp8 => Precision::Mxfp8,
                 recipe::Precision::File => Precision::File,
             },
             micro_batches: *micro_batches,
@@ -222,6 +228,8 @@ impl Recipe {
                 Precision::F32 => recipe::Precision::F32,
                 Precision::Bf16 => recipe::Precision::Bf16,
                 Precision::Bf16Stochastic => recipe::Precision::Bf16Stochastic,
+                Precision::Fp8 => recipe::Precision::Fp8,
+                Precision::Mxfp8 => recipe::Precision::Mxfp8,
                 Precision::File => recipe::Precision::File,
             },
             micro_batches: self.micro_batches,

@@ -176,6 +176,7 @@ fn weighted(op: &Op) -> Option<Weighted> {
         | OpClass::Scatter
         | OpClass::Resampling
         | OpClass::Dequantization
+        | OpClass::Quantization
         | OpClass::Optimizer
         | OpClass::Region
         | OpClass::Dynamic => None,

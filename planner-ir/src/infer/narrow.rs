@@ -1,0 +1,64 @@
+//! The results of operations on numbers of 8 bits with scales.
+
+use super::checks::{expect, within};
+use super::products::contract_shape;
+use super::{Result, TypeError};
+use crate::data::{DType, Type};
+use crate::op::Contract;
+
+pub(super) fn amax_type(parts: &[u64], operands: &[Type]) -> Result<Vec<Type>> {
+    let x = &operands[0];
+    expect(operands, 0, x.dtype.is_float(), "floating-point numbers")?;
+    let falls = parts.len() == x.rank()
+        && parts.iter().zip(&x.shape).all(|(&parts, &size)| parts > 0 && size > 0 && size % parts == 0);
+    expect(operands, 0, falls, &format!("dimensions that fall into {parts:?} parts"))?;
+    Ok(vec![Type::new(DType::F32, parts)])
+}
+
+pub(super) fn quantize_type(to: DType, operands: &[Type]) -> Result<Vec<Type>> {
+    quantised(to, operands)?;
+    let [x, amax] = [&operands[0], &operands[1]];
+    expect(operands, 1, amax.dtype == DType::F32 && amax.elements() > 0, "magnitudes in f32")?;
+    Ok(vec![Type::new(to, &x.shape[..]), Type::new(DType::F32, [])])
+}
+
+pub(super) fn quantize_blocks_type(
+    to: DType,
+    dim: usize,
+    block: u64,
+    operands: &[Type],
+) -> Result<Vec<Type>> {
+    quantised(to, operands)?;
+    let mut blocks = operands[0].shape.clone();
+    within(dim, blocks.len())?;
+    let falls = block > 0 && blocks[dim].is_multiple_of(block);
+    expect(operands, 0, falls, &format!("blocks of {block} along dimension {dim}"))?;
+    blocks[dim] /= block;
+    Ok(vec![Type::new(to, &operands[0].shape[..]), Type::new(DType::U8, blocks)])
+}
+
+/// Refuses what is not made numbers of 8 bits of wider ones.
+fn quantised(to: DType, operands: &[Type]) -> Result<()> {
+    if !to.is_f8() {
+        return Err(TypeError::Attribute(format!("elements {to}, expected floating point of 8 bits")));
+    }
+    let wider = operands[0].dtype.is_float() && !operands[0].dtype.is_f8();
+    expect(operands, 0, wider, "floating-point numbers of more than 8 bits")
+}
+
+pub(super) fn scaled_contract_type(contract: &Contract, to: DType, operands: &[Type]) -> Result<Vec<Type>> {
+    if !matches!(to, DType::F32 | DType::F16 | DType::BF16) {
+        return Err(TypeError::Attribute(format!("elements {to}, expected f32, f16 or bf16")));
+    }
+    for index in [0, 1] {
+        let (x, scale) = (&operands[index], &operands[index + 2]);
+        expect(operands, index, x.dtype.is_f8(), "floating-point numbers of 8 bits")?;
+        let one = scale.dtype == DType::F32 && scale.rank() == 0;
+        let falls = |(&size, &blocks): (&u64, &u64)| blocks > 0 && size.is_multiple_of(blocks);
+        let of_blocks = scale.dtype == DType::U8
+            && scale.rank() == x.rank()
+            && x.shape.iter().zip(&scale.shape).all(falls);
+        expect(operands, index + 2, one || of_blocks, "one scale (f32) or exponents (u8) of blocks")?;
+    }
+    Ok(vec![Type::new(to, contract_shape(contract, operands)?)])
+}

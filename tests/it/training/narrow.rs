@@ -1,0 +1,149 @@
+//! Training with the products of linear layers in 8 bits.
+
+use driver::pipeline::Training;
+use plan::{Plan, Precision, Recompute};
+use planner_ir::{Op, Source, StateKind};
+use run::{Reference, Session};
+use search::MachinePrices;
+
+use super::against::apart;
+use super::cases::{ADAMW, Arrays, Case, floats, gpt2, parted, step_inputs};
+use super::chosen::check_plan;
+use crate::corpus::{check_bytes, machine};
+use crate::emulated::emulated;
+
+const STEPS: usize = 6;
+const RATE: f32 = 3e-3;
+
+/// The recipes, and how far a loss after some steps may be from that of bf16, relative to it.
+const NARROW: [(Precision, f64); 2] = [(Precision::Fp8, 1e-2), (Precision::Mxfp8, 1e-2)];
+
+fn training(case: &Case, precision: Precision, again: Recompute) -> Training {
+    let mut training = case.training(ADAMW, again);
+    training.recipe.precision = precision;
+    training
+}
+
+/// How many products are in 8 bits, and in more.
+fn products(plan: &planner_ir::Graph) -> [usize; 2] {
+    let count = |is: fn(&Op) -> bool| plan.nodes.iter().filter(|it| is(&it.op)).count();
+    [count(|it| matches!(it, Op::ScaledContract { .. })), count(|it| matches!(it, Op::Contract(_)))]
+}
+
+/// The losses of some steps of one device on the same batch.
+fn losses(case: &Case, precision: Precision) -> Vec<f64> {
+    let batch = parted(&case.batch(0), 1);
+    let graph = case.prepared(&training(case, precision, Recompute::Nothing), &batch).graph;
+    let [narrow, _] = products(&graph);
+    assert_eq!(narrow > 0, precision != Precision::Bf16, "{precision}");
+    let mut device = Reference::new(&graph, &case.file).unwrap();
+    let step = |number| {
+        let outputs = device.train(&batch, &step_inputs(&graph, RATE, number)).unwrap();
+        floats(&outputs[train::LOSS])[0]
+    };
+    (1..=STEPS).map(step).collect()
+}
+
+/// A case whose products are large enough.
+fn case() -> Case {
+    gpt2().stretched(4, 32)
+}
+
+#[test]
+fn a_model_learns_in_8_bits_beside_bf16() {
+    let case = case();
+    let expected = losses(&case, Precision::Bf16);
+    assert!(expected[STEPS - 1] < 0.95 * expected[0], "{expected:?}");
+    for (precision, allowed) in NARROW {
+        let found = losses(&case, precision);
+        for (found, expected) in found.iter().zip(&expected) {
+            assert!((found - expected).abs() < allowed * expected, "{precision}: {found}, bf16 {expected}");
+        }
+        assert!(found.iter().zip(&expected).any(|(a, b)| a.to_bits() != b.to_bits()), "{precision} is bf16");
+    }
+}
+
+/// The plan of a step for a mesh.
+fn planned(case: &Case, training: &Training, parts: u64, mesh: &str) -> Plan {
+    let prepared = case.prepared(training, &parted(&case.batch(0), parts));
+    let (mesh, machine) = machine(mesh);
+    let prices = MachinePrices::new(&machine, &mesh).unwrap();
+    let plan = case.plan_of(&prepared, &mesh, &machine, &prices).unwrap();
+    check_plan(&plan).unwrap();
+    plan
+}
+
+/// What two steps leave of the parameters in full.
+fn left(case: &Case, plan: &Plan, mut session: Session, parts: u64) -> Arrays {
+    for number in 1..=2 {
+        let batch = parted(&case.batch(number - 1), parts);
+        let outcome = session.train(&batch, &step_inputs(&plan.graph, RATE, number)).unwrap();
+        check_bytes(plan, &outcome.received).unwrap();
+    }
+    session.check_replicas().unwrap();
+    let masters = session.states().into_iter().filter(|it| it.kind == StateKind::Master);
+    masters.map(|it| (it.name.clone(), session.gather(&it).unwrap())).collect()
+}
+
+/// Scales follow from whole values, so that several ranks quantise as one does: what differs is the order of
+/// sums, and the few numbers that this moves to the next one of 8 bits.
+#[test]
+fn several_ranks_make_the_step_of_one() {
+    let case = case();
+    for (precision, _) in NARROW {
+        for (again, parts) in [(Recompute::Nothing, 1), (Recompute::Full, 2)] {
+            let training = training(&case, precision, again);
+            let alone = planned(&case, &training, parts, "1");
+            let expected = left(&case, &alone, case.session(&alone).unwrap(), parts);
+            assert!(!expected.is_empty());
+            for mesh in ["2", "4", "2x2"] {
+                let plan = planned(&case, &training, parts, mesh);
+                let found = left(&case, &plan, case.session(&plan).unwrap(), parts);
+                for (name, expected) in &expected {
+                    let before = floats(&run::whole(&case.file, name).unwrap());
+                    let moved = |after: &[f64]| -> Vec<f64> {
+                        before.iter().zip(after).map(|(before, after)| after - before).collect()
+                    };
+                    let off = apart(&moved(&floats(&found[name])), &moved(&floats(expected)), 1e-3);
+                    assert!(off < 0.2, "{precision}, {mesh}: {name} is off by {off}");
+                }
+            }
+        }
+    }
+}
+
+/// What is kept of a linear layer's operand is what products read: 8 bits.
+#[test]
+fn what_is_kept_is_narrow() {
+    let case = case();
+    let kept = [Precision::Bf16, Precision::Fp8].map(|precision| {
+        let plan = planned(&case, &training(&case, precision, Recompute::Nothing), 1, "1");
+        plan.memory.iter().find(|it| it.kind == "activations").map_or(0, |it| it.bytes)
+    });
+    assert!(kept[1] < kept[0], "{kept:?}");
+}
+
+/// No kernel of a GPU multiplies such numbers: that is said before anything is done.
+#[test]
+fn gpus_refuse_products_in_8_bits() {
+    let case = case();
+    let plan = planned(&case, &training(&case, Precision::Fp8, Recompute::Nothing), 1, "1");
+    let gpu = emulated();
+    let programs = lower::lower(&plan).unwrap();
+    let found = crate::corpus::gpu::session(&gpu, programs, &case.file).err().map(|it| it.to_string());
+    let found = found.unwrap_or_default();
+    assert!(found.contains("8-bit") && found.contains("--precision bf16"), "{found}");
+}
+
+/// Parameters and states are those of bf16.
+#[test]
+fn states_are_those_of_bf16() {
+    let case = case();
+    let states = [Precision::Bf16, Precision::Fp8, Precision::Mxfp8].map(|precision| {
+        let batch = parted(&case.batch(0), 1);
+        let graph = case.prepared(&training(&case, precision, Recompute::Nothing), &batch).graph;
+        let of = graph.values.iter().filter(|it| matches!(it.source, Source::State(_)));
+        of.map(|it| (it.type_.clone(), it.source.clone())).collect::<Vec<_>>()
+    });
+    assert!(states[0] == states[1] && states[0] == states[2]);
+}
