@@ -8,8 +8,8 @@ mod lying; // which way matrices lie
 mod recurrence; // states that go from token to token
 
 use planner_ir::{
-    AttentionClass, Contract, Conv, ConvolutionClass, DType, ExpertsClass, GatherClass, Label, MovementClass, Op,
-    OpClass, Type,
+    AttentionClass, Contract, Conv, ConvolutionClass, DType, ExpertsClass, GatherClass, Label, MovementClass,
+    Op, OpClass, Type,
 };
 
 use crate::compute::{self, Attention, MatrixProduct, Seen, element_wise, matrix_product};

@@ -20,11 +20,8 @@ const NOT_FINITE: u8 = 255;
 pub(crate) fn amax(x: &Tensor, y: &mut TensorMut) -> Result<(), KernelError> {
     let wide = converted(x, DType::F32)?;
     let (numbers, shape, parts) = (wide.elements::<f32>()?, extents(x.shape)?, extents(y.shape)?);
-    let misfit = || KernelError::Shape {
-        of: "parts of a value",
-        found: y.shape.to_vec(),
-        expected: x.shape.to_vec(),
-    };
+    let misfit =
+        || KernelError::Shape { of: "parts of a value", found: y.shape.to_vec(), expected: x.shape.to_vec() };
     let falls = parts.len() == shape.len()
         && shape.iter().zip(&parts).all(|(size, parts)| *parts > 0 && *size > 0 && size % parts == 0);
     if !falls {
@@ -51,10 +48,14 @@ pub(crate) fn amax(x: &Tensor, y: &mut TensorMut) -> Result<(), KernelError> {
 }
 
 /// `y = x / scale`, and the scale.
-pub(crate) fn quantize(
-    [x, amax]: [&Tensor; 2],
-    [y, scale]: [&mut TensorMut; 2],
-) -> Result<(), KernelError> {
+pub(crate) fn quantize([x, amax]: [&Tensor; 2], [y, scale]: [&mut TensorMut; 2]) -> Result<(), KernelError> {
+    if x.shape != y.shape {
+        return Err(KernelError::Shape {
+            of: "a quantised value",
+            found: y.shape.to_vec(),
+            expected: x.shape.to_vec(),
+        });
+    }
     let format = format(y.dtype)?;
     let amax = amax.elements::<f32>()?.iter().fold(0.0, |most: f32, it| it.larger(most));
     let step = amax / format.most();
@@ -78,7 +79,8 @@ pub(crate) fn quantize_blocks(
     let shape = extents(x.shape)?;
     let [block] = extents(&[block])?[..] else { return Err(KernelError::Size) };
     let size = *shape.get(dim).ok_or(KernelError::Dimension { dim, rank: shape.len() })?;
-    if block == 0 || size % block != 0 {
+    let fits = y.shape == x.shape && exponents.bytes.len() * block == y.bytes.len();
+    if block == 0 || size % block != 0 || !fits {
         return Err(KernelError::Shape {
             of: "blocks of a value",
             found: x.shape.to_vec(),

@@ -4,7 +4,9 @@ use std::fmt;
 
 use files::Failure;
 use plan::Plan;
-use planner_ir::{Graph, Layout, LoopId, Loops, Move, NodeId, Op, OpClass, Partition, Phase, Role, Type, Ways};
+use planner_ir::{
+    Graph, Layout, LoopId, Loops, Move, NodeId, Op, OpClass, Partition, Phase, Role, Type, Ways,
+};
 use rewrite::{Offer, Steps};
 use search::problem::SearchError;
 use search::{PlanError, Prices, Work};
@@ -196,8 +198,7 @@ fn widest<'a>(
             .map_err(|error| Failure::input("no space", error))?;
         for id in graph.node_ids() {
             let node = graph.node(id);
-            let product =
-                matches!(node.op.class(), OpClass::MatrixProduct(_) | OpClass::Attention(_));
+            let product = matches!(node.op.class(), OpClass::MatrixProduct(_) | OpClass::Attention(_));
             let counts = product && node.phase == Phase::Forward;
             if !counts || space.choices[id.0].is_empty() {
                 continue;

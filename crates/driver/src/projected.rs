@@ -9,7 +9,7 @@ use cost_models::cluster::Cluster;
 use export::{Runs, Serving, Strategy};
 use files::{Failure, machine, plan_file};
 use plan::json::Content;
-use plan::{Generation, Pipeline, Plan, Recipe, examples};
+use plan::{Generation, Pipeline, Plan, Precision, Recipe, examples};
 use planner_ir::Mesh;
 use rewrite::Steps;
 use search::Rules;
@@ -101,11 +101,20 @@ fn of_plan(path: &Path, plan: &Plan, strategy: &Strategy, cluster: &Cluster) -> 
     let file = plan_file::model(path, plan, None)?;
     let graph = derived::imported(&file, plan, None).map_err(|error| Failure::file(&file.path, error))?;
     let (header, capacity) = (&plan.model, plan.capacity);
+    let recipe = &runs(recipe, strategy);
     Ok(pinned::plan(
         &Job { file: &file, graph: &graph, header, recipe, capacity, cluster, exact: false },
         strategy,
     )?
     .seconds())
+}
+
+/// The recipe as a target runs it: without products in 8 bits where it is not told of them.
+fn runs(recipe: &Recipe, strategy: &Strategy) -> Recipe {
+    let narrow = recipe.precision.scaling();
+    let precision =
+        if narrow.is_some() && strategy.scaling.is_none() { Precision::Bf16 } else { recipe.precision };
+    Recipe { precision, ..recipe.clone() }
 }
 
 fn of_pipeline(
@@ -121,7 +130,7 @@ fn of_pipeline(
     let file = plan_file::named_model(path, &first.model, None)?;
     let graph =
         derived::imported_pipeline(&file, pipeline).map_err(|error| Failure::file(&file.path, error))?;
-    let (header, recipe, capacity) = (&first.model, &pipeline.recipe, pipeline.capacity);
+    let (header, recipe, capacity) = (&first.model, &runs(&pipeline.recipe, strategy), pipeline.capacity);
     let job = Job { file: &file, graph: &graph, header, recipe, capacity, cluster, exact: false };
     Ok(pinned::pipeline(&job, strategy, Some(&pipeline.schedule))?.seconds())
 }

@@ -255,7 +255,7 @@ fn narrow(target: Target, scaling: Scaling) -> Option<String> {
             "say so where the model is registered: `MXFP8LinearConverter.Config(model_compile_enabled=True)` among \
              the converters of `model_registry`, with the names of the layers in `fqns`"
         }
-        _ => "the files do not say so, and without it they are of bf16",
+        _ => "the files do not say so, and they are of bf16",
     };
     Some(format!("products of linear layers are of 8-bit numbers: {how}"))
 }
@@ -280,9 +280,12 @@ pub fn export(job: &Job<'_>, target: Target) -> Result<Exported, ExportError> {
     let limited = |limited: &Limited<'_>, files: &dyn Fn(&Strategy, &mut Vec<String>) -> Vec<File>| {
         let Read { strategy, mut lost } = read(job, &model, target.title())?;
         let range = target.range().ok_or(ExportError::Inference(target.title()))?;
-        let strategy = limited(strategy, &range, &mut lost)?;
-        let files = files(&strategy, &mut lost);
+        let mut strategy = limited(strategy, &range, &mut lost)?;
         lost.extend(strategy.scaling.and_then(|it| narrow(target, it)));
+        if !matches!(target, Target::Megatron | Target::Bridge | Target::Torchtitan) {
+            strategy.scaling = None;
+        }
+        let files = files(&strategy, &mut lost);
         Ok(Exported { target, runs: Runs::Strategy(strategy), lost, files })
     };
     let served = |limited: &dyn Fn(Serving, &mut Vec<String>) -> Serving,

@@ -52,6 +52,9 @@ pub fn expected(
     let priced = || {
         // Arguments of Megatron say what the model is.
         let states = matches!(runner, Runner::Megatron | Runner::Bridge);
+        if strategy.scaling.is_some() && runner == Runner::Torchtitan {
+            return Err("its files do not say which products are of 8-bit numbers".to_owned());
+        }
         if let Some(unlike) = unlike(job, &model, strategy, states) {
             return Err(unlike.to_owned());
         }

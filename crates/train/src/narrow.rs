@@ -193,7 +193,8 @@ impl Narrowing<'_> {
         let graph = &self.step.graph;
         let node = graph.node(id);
         let Op::Contract(contract) = &node.op else { return None };
-        let of = if self.linear[id.0] { id } else { self.step.forward[id.0].filter(|it| self.linear[it.0])? };
+        let of =
+            if self.linear[id.0] { id } else { self.step.forward[id.0].filter(|it| self.linear[it.0])? };
         let Op::Contract(forward) = &graph.node(of).op else { return None };
         let gradients = match self.scaling {
             Scaling::Whole => DType::F8E5M2,
@@ -246,7 +247,8 @@ impl Narrowing<'_> {
         let found = if let Some((id, of)) = self.view(key.value) {
             // What only is another value of the same elements stays one.
             let made = self.quantised(reader, Quantised { value: of, ..key });
-            let first = self.first(id).and_then(|it| self.known.get(&Quantised { value: it, ..key }).copied());
+            let first =
+                self.first(id).and_then(|it| self.known.get(&Quantised { value: it, ..key }).copied());
             self.read_again(&self.step.graph.node(id).clone(), made, key.home, first)
         } else if self.weights[key.value.0] && self.scaling == Scaling::Whole {
             // Kept in parts, and moved to where it is needed once forward and once backward.
@@ -378,7 +380,8 @@ fn is_aligned(contract: &Contract, operands: &[Type]) -> bool {
             (false, _) => rows *= size,
         }
     }
-    for (_, &size) in contract.right.iter().zip(&operands[1].shape).filter(|(it, _)| !contract.left.contains(it))
+    for (_, &size) in
+        contract.right.iter().zip(&operands[1].shape).filter(|(it, _)| !contract.left.contains(it))
     {
         columns *= size;
     }

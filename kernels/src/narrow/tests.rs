@@ -49,7 +49,8 @@ fn magnitudes_are_those_of_parts() {
     for parts in [[1, 1, 1], [2, 3, 4], [4, 6, 8], [1, 2, 8], [4, 1, 1]] {
         let op = Op::Amax { parts: parts.to_vec() };
         check(&one(&op, &[&x]), |part| {
-            let inside = |index: &Vec<u64>| (0..3).all(|dim| index[dim] * parts[dim] / x.shape()[dim] == part[dim]);
+            let inside =
+                |index: &Vec<u64>| (0..3).all(|dim| index[dim] * parts[dim] / x.shape()[dim] == part[dim]);
             let of_part = every_index(x.shape()).into_iter().filter(inside);
             of_part.map(|index| all.at(&index).abs()).fold(0.0, f64::max)
         });
@@ -81,7 +82,8 @@ fn numbers_over_one_scale_are_the_nearest() {
     for (number, left) in [(0.0_f32, 0.0), (f32::INFINITY, f64::INFINITY)] {
         let x = Array::of([2], &[number, 1.0]).unwrap();
         let amax = Array::of([1], &[number]).unwrap();
-        let [y, scale] = evaluate(&Op::Quantize { to: DType::F8E5M2 }, &[&x, &amax]).unwrap().try_into().unwrap();
+        let [y, scale] =
+            evaluate(&Op::Quantize { to: DType::F8E5M2 }, &[&x, &amax]).unwrap().try_into().unwrap();
         assert_eq!(y.to_floats().unwrap(), [left, 1.0]);
         assert_eq!(scale.to_floats().unwrap(), [1.0]);
     }

@@ -33,6 +33,10 @@ impl Op {
             Self::Binary(Binary::Add | Binary::Sub) => vec![vec![0, 1]],
             Self::Binary(Binary::Mul) | Self::Contract(_) => vec![vec![0], vec![1]],
             Self::Binary(Binary::Div) if float => vec![vec![0]],
+            // Exponents say powers; the sum of numbers of 8 bits is none.
+            Self::ScaledContract { .. } => {
+                [2, 3].into_iter().filter(|&it| operands[it].dtype.is_float()).map(|it| vec![it]).collect()
+            }
             Self::Select => vec![vec![1, 2]],
             Self::Gated(_) => vec![vec![1]],
             Self::Reduce { reduction: Reduction::Sum, .. } => vec![vec![0]],

@@ -157,7 +157,9 @@ impl Op {
             | Self::Triangle { .. }
             | Self::Dropout { .. }
             | Self::RoundStochastically { .. } => OpClass::Elementwise(ElementwiseClass::Choice),
-            Self::Contract(contract) | Self::ScaledContract { contract, .. } => OpClass::MatrixProduct(contract),
+            Self::Contract(contract) | Self::ScaledContract { contract, .. } => {
+                OpClass::MatrixProduct(contract)
+            }
             Self::Conv(conv) => OpClass::Convolution(ConvolutionClass::Forward(conv)),
             Self::ConvInputGradient { conv, .. } => {
                 OpClass::Convolution(ConvolutionClass::InputGradient(conv))

@@ -223,9 +223,10 @@ fn combine(a: &Array, b: &Array, float: fn(f64, f64) -> f64, integer: fn(i64, i6
 
 /// The value of that type with those elements, to the nearest.
 pub(super) fn of_floats(type_: Type, numbers: &[f64]) -> Array {
-    if type_.dtype == DType::BF16 {
+    if type_.dtype == DType::BF16 || type_.dtype.is_f8() {
+        let narrow = Op::Cast(type_.dtype);
         let wide = of_floats(Type { dtype: DType::F32, ..type_ }, numbers);
-        return evaluate(&Op::Cast(DType::BF16), &[&wide]).unwrap().remove(0);
+        return evaluate(&narrow, &[&wide]).unwrap().remove(0);
     }
     #[expect(clippy::cast_possible_truncation, reason = "f32 is what is asked for")]
     let bytes: Vec<u8> = match type_.dtype {

@@ -263,9 +263,10 @@ fn training(strategy: &Strategy, model: &Model) -> Vec<One> {
         ),
     };
     let (element, mixed) = match (strategy.scaling, strategy.element) {
-        (Some(Scaling::Whole), _) => {
-            (Some("--bf16 --fp8-format hybrid --fp8-recipe tensorwise"), "bf16_with_fp8_current_scaling_mixed")
-        }
+        (Some(Scaling::Whole), _) => (
+            Some("--bf16 --fp8-format hybrid --fp8-recipe tensorwise"),
+            "bf16_with_fp8_current_scaling_mixed",
+        ),
         (Some(Scaling::Blocks), _) => {
             (Some("--bf16 --fp8-format e4m3 --fp8-recipe mxfp8"), "bf16_with_mxfp8_mixed")
         }

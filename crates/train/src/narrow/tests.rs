@@ -89,9 +89,11 @@ fn layers_before_the_last_are_narrow_and_values_are_quantised_once() {
         }
     }
     // What the backward part reads of a weight is a value of its own.
-    let back = step.graph.nodes.iter().find(|it| {
-        it.phase == Phase::Backward && matches!(it.op, Op::ScaledContract { .. })
-    });
+    let back = step
+        .graph
+        .nodes
+        .iter()
+        .find(|it| it.phase == Phase::Backward && matches!(it.op, Op::ScaledContract { .. }));
     let Source::Result { node, .. } = step.graph.value(back.unwrap().operands[1]).source else { panic!() };
     assert!(matches!(step.graph.node(node).op, Op::Reshape { .. }));
     let [bf16, fp8] = [Precision::Bf16, Precision::Fp8].map(|it| stepped(&graph, it, &Recompute::Nothing));
