@@ -219,6 +219,11 @@ fn indexing() {
 }
 
 #[test]
+fn numbers_of_8_bits() {
+    check_all(cases::narrow());
+}
+
+#[test]
 fn the_rest() {
     check_all(cases::rest());
 }
@@ -226,7 +231,7 @@ fn the_rest() {
 #[test]
 fn every_kind_of_operation_has_a_case() {
     let groups = [cases::elementwise(), cases::products(), cases::product_gradients(), cases::reductions()];
-    let others = [cases::movement(), cases::indexing(), cases::rest(), cases::recurrences()];
+    let others = [cases::movement(), cases::indexing(), cases::rest(), cases::recurrences(), cases::narrow()];
     let cases: Vec<Case> = groups.into_iter().chain(others).flatten().collect();
     let kinds: std::collections::BTreeSet<&str> = cases.iter().map(|case| case.op.name()).collect();
     let missing: Vec<&str> =

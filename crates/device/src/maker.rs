@@ -5,7 +5,6 @@ use std::rc::Rc;
 
 use kernels::cuda::{Launch, Uncovered, Work};
 use lower::{Action, BufferId, Program, Stream};
-use planner_ir::Op;
 
 use crate::cache::{self, Loaded};
 use crate::engine::{Settings, Wanted};
@@ -284,8 +283,6 @@ fn room_of(program: &Program, buffer: BufferId) -> u64 {
 
 /// Whether a program has products of numbers of 8 bits with scales.
 fn multiplies_narrow(program: &Program) -> bool {
-    let narrow = |number| {
-        ready::compute(program, number).is_some_and(|it| matches!(*it.op, Op::ScaledContract { .. }))
-    };
+    let narrow = |number| ready::compute(program, number).is_some_and(|it| it.op.has_scales());
     (0..program.instructions.len()).any(narrow)
 }

@@ -27,7 +27,7 @@ use planner_ir::{NodeId, Op, Phase, Source, ValueId};
 use rewrite::Blocks;
 
 use crate::cut::{NEVER, Network};
-use crate::step::Step;
+use crate::derived::Step;
 
 /// What a step takes in which nothing is done again.
 #[derive(Clone, Debug)]

@@ -17,7 +17,8 @@ mod loss; // where the loss is a quotient
 mod wide; // a model as if its file were in f32
 mod precision; // a model that computes in bf16
 mod dropout; // other randomness in each step
-mod step; // the training step
+mod derived; // what a training step is
+mod step; // how it is derived
 mod narrow; // products of linear layers in 8 bits
 mod late; // conversions where they are read
 mod tape; // the forward program again, and its gradients backward
@@ -34,11 +35,12 @@ use std::fmt;
 
 use planner_ir::{DType, NoGradient};
 
+pub use derived::Step;
 pub use forward::forward;
 pub use keep::{Costs, keepings};
 pub use roles::{Because, Declared, Found, Known, Trained, may_be_parameter, roles};
 pub use stages::{Crossing, Stages, stages};
-pub use step::{Step, step};
+pub use step::step;
 pub use tie::tied;
 
 /// The input of a training step that is the learning rate: f32, no dimensions.

@@ -26,8 +26,8 @@ use plan::{Precision, Scaling};
 use planner_ir::{Carried, Contract, DType, Graph, Label, Node, NodeId, Op, OpClass, Output, Phase};
 use planner_ir::{Source, StateKind, Training, Type, ValueId};
 
+use crate::derived::Step;
 use crate::prune::Emitted;
-use crate::step::Step;
 
 /// What extents of a product are a multiple of: 16 bytes.
 ///

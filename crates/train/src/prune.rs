@@ -2,7 +2,7 @@
 
 use planner_ir::{Carried, Graph, NodeId, Output, Source, Training, ValueId};
 
-use crate::step::Step;
+use crate::derived::Step;
 use crate::tape::Tape;
 
 /// A step, or a part of one, as it was emitted.

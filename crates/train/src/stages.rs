@@ -20,8 +20,8 @@ use planner_ir::{
 };
 
 use crate::TrainError;
+use crate::derived::Step;
 use crate::prune::Emitted;
-use crate::step::Step;
 
 /// The stages of a step.
 #[derive(Clone, Debug, PartialEq, Eq)]

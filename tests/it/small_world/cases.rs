@@ -1,6 +1,7 @@
 //! Operations with small operands.
 
 mod in_time; // of what may be done in time steps
+mod narrow; // of numbers of 8 bits with scales
 mod recurrences; // states that go from token to token
 
 use kernels::Array;
@@ -8,6 +9,7 @@ use planner_ir::{Binary, DType, Op, Type, Unary, parse_op};
 
 use super::simulate::{of_floats, of_integers};
 pub(super) use in_time::in_time;
+pub(super) use narrow::narrow;
 pub(super) use recurrences::recurrences;
 
 /// An operation with several sets of operands, so that nothing is right by chance.
@@ -111,15 +113,11 @@ pub(super) enum Elements<'a> {
     Truths(&'a [u64]),
     /// Bytes of all values.
     Bytes(&'a [u64]),
-    /// Quarters as numbers of 8 bits, of both signs.
-    Codes(&'a [u64]),
-    /// Exponents of scales, plus 127.
-    Exponents(&'a [u64]),
+    /// From the first to below the second: integers, or quarters of floating point.
+    Within(DType, [i64; 2], &'a [u64]),
 }
 
-use Elements::{
-    Bytes, Codes, Exponents, Floats, Indices, Integers, Positive, Small, Special, Thirds, Truths,
-};
+use Elements::{Bytes, Floats, Indices, Integers, Positive, Small, Special, Thirds, Truths, Within};
 
 fn case(op: &str, operands: &[Elements<'_>]) -> Case {
     let op = parse_op(op).unwrap_or_else(|error| panic!("{op}: {error}"));
@@ -133,11 +131,10 @@ fn trial(op: &Op, operands: &[Elements<'_>], seed: u64) -> Trial {
             Floats(shape) | Small(shape) | Thirds(shape) | Positive(shape) | Special(shape) => {
                 (DType::F32, shape)
             }
-            Integers(dtype, shape) => (dtype, shape),
+            Integers(dtype, shape) | Within(dtype, _, shape) => (dtype, shape),
             Indices(_, shape) => (DType::I64, shape),
             Truths(shape) => (DType::Bool, shape),
-            Bytes(shape) | Exponents(shape) => (DType::U8, shape),
-            Codes(shape) => (DType::F8E4M3FN, shape),
+            Bytes(shape) => (DType::U8, shape),
         };
         let type_ = Type::new(dtype, shape);
         let count = type_.elements();
@@ -159,8 +156,8 @@ fn trial(op: &Op, operands: &[Elements<'_>], seed: u64) -> Trial {
             Indices(limit, _) => of_integers(type_.clone(), &integers(0, limit)),
             Truths(_) => of_integers(type_.clone(), &integers(0, 2)),
             Bytes(_) => of_integers(type_.clone(), &integers(0, 256)),
-            Codes(_) => floats(integers(-15, 16), 4.0),
-            Exponents(_) => of_integers(type_.clone(), &integers(125, 130)),
+            Within(dtype, [from, to], _) if dtype.is_float() => floats(integers(from, to), 4.0),
+            Within(_, [from, to], _) => of_integers(type_.clone(), &integers(from, to)),
         }
     };
     let operands: Vec<Array> = operands.iter().map(&mut array).collect();
@@ -460,18 +457,6 @@ pub(super) fn rest() -> Vec<Case> {
         case("dropout ratio=0.5 seed=3", &[Positive(&[4, 4]), Integers(DType::I64, &[])]),
         case("round_stochastically seed=3", &[Thirds(&[4, 4])]),
         case("round_stochastically seed=3", &[Thirds(&[4, 4]), Integers(DType::I64, &[])]),
-        case("amax parts=[4,2]", &[Floats(&[4, 4])]),
-        case("quantize to=f8e4m3fn", &[Floats(&[4, 4]), Positive(&[2])]),
-        case("quantize_blocks to=f8e4m3fn dim=1 block=2", &[Thirds(&[4, 8])]),
-        case(
-            "scaled_contract \"ab,bc->ac\" to=f32",
-            &[Codes(&[4, 4]), Codes(&[4, 2]), Positive(&[]), Positive(&[])],
-        ),
-        case(
-            "scaled_contract \"ab,bc->ac\" to=f32",
-            // Blocks of three: those of an even number stay whole, though a sum could be cut in them.
-            &[Codes(&[4, 12]), Codes(&[12, 2]), Exponents(&[4, 4]), Exponents(&[4, 2])],
-        ),
         case("update_sgd decay=0.1", &[Floats(&[4, 4]), Floats(&[4, 4]), Positive(&[]), Positive(&[])]),
         case(
             "update_momentum momentum=0.9 decay=0.1",

@@ -59,7 +59,6 @@ const LEFT: [(&str, &str, &[&str]); 37] = [
     ("search", "eliminate", &["factor", "laid"]),
     ("shardloom", "", &["commands", "validate"]),
     ("train", "", &["forward", "loss"]),
-    ("train", "", &["prune", "step"]),
     ("train", "", &["roles", "tie"]),
 ];
 
