@@ -414,6 +414,11 @@ pub enum Op {
 }
 
 impl Op {
+    /// Whether it is a product of numbers of 8 bits, which have scales.
+    pub fn has_scales(&self) -> bool {
+        matches!(self, Self::ScaledContract { .. })
+    }
+
     /// Whether the operation leaves the bytes of its operand, of that type, as they are, so that
     /// its result is the same memory in another shape.
     ///

@@ -68,6 +68,7 @@ mod moves; // what a move makes of what devices hold
 mod operations; // rules of values and operations
 mod generation; // rules of plans over one cache
 mod pins; // rules of what a user has fixed
+mod narrow; // rules of products in 8 bits
 mod parts; // in which part of a training step copies are made
 mod pipeline; // rules of pipelines
 mod steps; // rules of partitions in time, by counting

@@ -392,7 +392,7 @@ fn is_aligned(contract: &Contract, operands: &[Type]) -> bool {
 /// into blocks.
 fn block_dims(contract: &Contract, operands: &[Type]) -> Option<[usize; 2]> {
     let summed = |label: &Label| contract.right.contains(label) && !contract.result.contains(label);
-    let left = contract.left.iter().rposition(|it| summed(it))?;
+    let left = contract.left.iter().rposition(summed)?;
     let right = contract.right.iter().position(|it| *it == contract.left[left])?;
     operands[0].shape[left].is_multiple_of(BLOCK).then_some([left, right])
 }

@@ -139,12 +139,6 @@ pub enum GatherClass {
 }
 
 impl Op {
-    /// Whether it is a product of numbers of 8 bits, which have scales.
-    #[must_use]
-    pub fn has_scales(&self) -> bool {
-        matches!(self, Self::ScaledContract { .. })
-    }
-
     /// The class of the operation.
     #[must_use]
     pub fn class(&self) -> OpClass<'_> {

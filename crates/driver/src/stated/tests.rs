@@ -101,6 +101,9 @@ fn what_is_not_planned_is_refused_with_the_reason() {
     assert_eq!((fewer.dp, fewer.gbs, fewer.devices()), (2, 8, 2));
     let nodes = Setup { zero: Zero::Weights, ..setup(Mlp::Gated, 2, [1, 1, 1, 96]) };
     assert_eq!((divisible(&nodes, 8).dp, divisible(&plain, 8).dp), (64, 3));
+    let mut narrow = Setup { precision: Arithmetic::F8, ..plain.clone() };
+    narrow.model.experts = Some(Experts { count: 4, top_k: 2, shared: 0 });
+    refused(&narrow, "experts with products in 8 bits are not planned");
     let mut shared = plain;
     shared.model.experts = Some(Experts { count: 4, top_k: 2, shared: 64 });
     refused(&shared, "experts beside one that all tokens go to are not written");

@@ -4,8 +4,8 @@ use planner_ir::{CROSSING, DType, Op, Optimizer, Phase, Source, ValueId};
 
 use super::blocks::same;
 use super::operations::{copied, owed_text};
-use super::rounding;
 use super::{Violations, operation_name};
+use super::{narrow, rounding};
 use crate::plan::Plan;
 use crate::recipe::{Loss, Recipe};
 
@@ -97,6 +97,7 @@ fn recipe(plan: &Plan, found: &mut Violations) {
     labels(plan, recipe, found);
     roles(plan, recipe, found);
     rounding::check(plan, recipe.precision, found);
+    narrow::check(plan, recipe.precision, found);
     for (node, it) in plan.graph.nodes.iter().enumerate() {
         if let Op::Update(optimizer) = it.op
             && !follows(recipe, optimizer)

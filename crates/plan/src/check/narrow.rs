@@ -1,0 +1,57 @@
+//! Rules of products in 8 bits.
+
+use planner_ir::Graph;
+
+use super::{Violations, operation_name};
+use crate::plan::Plan;
+use crate::recipe::{Precision, Scaling};
+
+/// Adds the products in 8 bits of a step that has none, or whose scales are others.
+pub(super) fn check(plan: &Plan, precision: Precision, found: &mut Violations) {
+    for index in others(&plan.graph, precision) {
+        let message = format!("is a product in 8 bits that a step of precision `{precision}` does not have");
+        found.add("precision", operation_name(plan, index), message);
+    }
+}
+
+/// The products in 8 bits whose scales are not those of a precision.
+fn others(graph: &Graph, precision: Precision) -> Vec<usize> {
+    let scaled = |operand| match graph.type_of(operand).rank() {
+        0 => Scaling::Whole,
+        _ => Scaling::Blocks,
+    };
+    let nodes = graph.nodes.iter().enumerate();
+    let narrow = nodes.filter(|(_, node)| node.op.has_scales());
+    let other = narrow
+        .filter(|(_, node)| node.operands.iter().skip(2).any(|&it| precision.scaling() != Some(scaled(it))));
+    other.map(|(index, _)| index).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use planner_ir::parse_graph;
+
+    use super::*;
+
+    /// How many products of a graph are not of a precision, by the type of their scales.
+    fn count(scale: &str, precision: Precision) -> usize {
+        let text = format!(
+            r#"graph "g" {{
+  %0 = input "a" : f8e4m3fn[32,32]
+  %1 = input "b" : f8e4m3fn[32,32]
+  %2 = input "scale" : {scale}
+  %3 = scaled_contract "ab,bc->ac" to=bf16 %0 %1 %2 %2 : bf16[32,32]
+  return "y" %3
+}}
+"#
+        );
+        others(&parse_graph(&text).unwrap(), precision).len()
+    }
+
+    #[test]
+    fn products_in_8_bits_are_of_their_precision() {
+        let all = [Precision::F32, Precision::Bf16, Precision::File, Precision::Fp8, Precision::Mxfp8];
+        assert_eq!(all.map(|it| count("f32[]", it)), [1, 1, 1, 0, 1]);
+        assert_eq!(all.map(|it| count("u8[1,1]", it)), [1, 1, 1, 1, 0]);
+    }
+}
