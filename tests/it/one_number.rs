@@ -65,6 +65,18 @@ const SETUPS: [Setup; 22] = [
          TRAIN --clip 1",
         Some(LINKS),
     ),
+    (
+        "llama3_8b",
+        "--machine h100-80g-8x --mesh 8 --dim batch=8 --dim sequence=8192 \
+         --mode train --loss loss --precision fp8",
+        None,
+    ),
+    (
+        "llama3_8b",
+        "--machine b200-180g-8x --mesh 8 --dim batch=8 --dim sequence=8192 \
+         --mode train --loss loss --precision mxfp8",
+        None,
+    ),
     ("qwen3_8b", "--machine a100-80g-16x --mesh 16 --dim batch=16 --dim sequence=2048 TRAIN", None),
     (
         "mistral_7b",
@@ -95,7 +107,7 @@ const SETUPS: [Setup; 22] = [
 ];
 
 /// What a command says.
-fn said(arguments: &[&str]) -> String {
+pub(crate) fn said(arguments: &[&str]) -> String {
     let (mut text, mut error) = (Vec::new(), Vec::new());
     let line = ["shardloom"].iter().chain(arguments);
     let code = shardloom::main_with(line.copied(), &mut text, &mut error);

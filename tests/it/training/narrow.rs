@@ -11,6 +11,8 @@ use super::cases::{ADAMW, Arrays, Case, floats, gpt2, parted, step_inputs};
 use super::chosen::check_plan;
 use crate::corpus::{check_bytes, machine};
 use crate::emulated::emulated;
+use crate::one_number::said;
+use crate::tidy::root;
 
 const STEPS: usize = 6;
 const RATE: f32 = 3e-3;
@@ -146,4 +148,38 @@ fn states_are_those_of_bf16() {
         of.map(|it| (it.type_.clone(), it.source.clone())).collect::<Vec<_>>()
     });
     assert!(states[0] == states[1] && states[0] == states[2]);
+}
+
+/// What a step of Llama 3 8B takes on eight devices of a machine, as a plan says (seconds).
+fn step_of_llama(machine: &str, precision: &str) -> f64 {
+    let path = std::env::temp_dir()
+        .join(format!("shardloom-narrow-{}-{machine}-{precision}.json", std::process::id()));
+    let (config, plan) = (root().join("tests/configs/llama3_8b.json"), path.display().to_string());
+    let how = format!(
+        "--machine {machine}-8x --mesh 8 --dim batch=8 --dim sequence=8192 --mode train --loss loss \
+         --precision {precision} -o {plan}"
+    );
+    let config = config.display().to_string();
+    let mut arguments = vec!["plan", &config];
+    arguments.extend(how.split_whitespace());
+    said(&arguments);
+    let simulated: serde_json::Value = serde_json::from_str(&said(&["simulate", &plan, "--json"])).unwrap();
+    std::fs::remove_file(&path).unwrap();
+    simulated["estimated_seconds"].as_f64().unwrap()
+}
+
+/// Products of 8 bits have twice the rate of 16, attention and passes none: a step is between half as long and
+/// as long. Without units for them, or for their scales, it is longer.
+#[test]
+fn steps_in_8_bits_are_shorter_where_there_are_units_for_them() {
+    for (machine, narrow, shorter) in [
+        ("h100-80g", "fp8", true),
+        ("h100-80g", "mxfp8", false),
+        ("b200-180g", "mxfp8", true),
+        ("a100-80g", "fp8", false),
+    ] {
+        let [wide, found] = ["bf16", narrow].map(|precision| step_of_llama(machine, precision));
+        let right = if shorter { 0.5 * wide < found && found < 0.9 * wide } else { wide < found };
+        assert!(right, "{machine}, {narrow}: {found}, in bf16 {wide}");
+    }
 }
