@@ -18,7 +18,7 @@ type Setup = (&'static str, &'static str, Option<&'static str>);
 
 const TRAIN: &str = "--mode train --loss loss --precision bf16";
 
-const SETUPS: [Setup; 22] = [
+const SETUPS: [Setup; 24] = [
     ("llama3_8b", "--machine h100-80g-8x --mesh 8 --dim batch=8 --dim sequence=2048", None),
     ("qwen2_7b", "--machine a100-80g-8x --mesh 2x4 --dim batch=8 --dim sequence=1024", None),
     ("mixtral_8x7b", "--machine h200-141g-8x --mesh 8 --dim batch=8 --dim sequence=1024", None),
