@@ -375,11 +375,14 @@ fn made(
         for (number, capacity) in capacities.iter_mut().enumerate() {
             let group = pipeline.group(number);
             let beyond = beyond[group];
-            if beyond > 0 {
+            let alone = &pipeline.stages[number].plan;
+            let alone = held(&alone.memory).saturating_sub(alone.capacity);
+            if beyond > 0 || alone > 0 {
                 // All stages of a group give, each of what it counts.
                 let own = |it: &usize| pipeline.group(*it) == group;
                 let together: u64 = (0..count).filter(own).map(|it| counted[it]).sum();
                 let part = u128::from(beyond) * u128::from(counted[number]) / u128::from(together.max(1));
+                let part = part.max(u128::from(alone));
                 // A little more, for the next plan's programs need what is not counted too.
                 let part = part + part / 4;
                 let less = u64::try_from(part).unwrap_or(u64::MAX).max(counted[number] / LEAST);

@@ -103,25 +103,29 @@ fn each(cluster: &Cluster, meshes: Meshes<'_>) -> Result<Vec<Mesh>, Failure> {
     }
 }
 
-/// Refuses what does not fit.
+/// Refuses what does not fit: groups, and plans of stages by themselves, which may have to hold more where no other
+/// stage leaves room.
 pub(super) fn fits(pipeline: &Pipeline) -> Result<(), Failure> {
-    for (group, memory) in pipeline.memory.iter().enumerate() {
-        let (held, capacity) = (held(memory), pipeline.capacity_of(group));
-        if held > capacity {
-            return Err(Failure::input(
-                "the pipeline does not fit",
-                format!(
-                    "group {group} needs {}, and a device may hold {}: {} bytes are missing; more stages, smaller \
-                     micro-batches, a schedule that holds fewer of them (`--schedule 1f1b`) or `--recompute full` \
-                     would help",
-                    cost_models::quantity::bytes(held),
-                    cost_models::quantity::bytes(capacity),
-                    held - capacity
-                ),
-            ));
-        }
+    let groups = pipeline.memory.iter().enumerate();
+    let groups = groups.map(|(it, memory)| (format!("group {it}"), held(memory), pipeline.capacity_of(it)));
+    let stages = pipeline.stages.iter().enumerate();
+    let stages = stages.map(|(it, stage)| {
+        (format!("the plan of stage {it} by itself"), held(&stage.plan.memory), stage.plan.capacity)
+    });
+    match groups.chain(stages).find(|(_, held, capacity)| held > capacity) {
+        None => Ok(()),
+        Some((what, held, capacity)) => Err(Failure::input(
+            "the pipeline does not fit",
+            format!(
+                "{what} needs {}, and a device may hold {}: {} bytes are missing; more stages, smaller \
+                 micro-batches, a schedule that holds fewer of them (`--schedule 1f1b`) or `--recompute full` \
+                 would help",
+                cost_models::quantity::bytes(held),
+                cost_models::quantity::bytes(capacity),
+                held - capacity
+            ),
+        )),
     }
-    Ok(())
 }
 
 /// The cheapest pipeline that is found where stages are on nodes of several kinds, or on meshes of several
