@@ -319,7 +319,10 @@ fn made(
         let (Place { mesh, machine, .. }, Room { capacity, live }) = (on[form], room);
         let target = Target { machine, mesh, capacity, steps: wanted.steps, live, rules: wanted.rules };
         let plan = stage((&stages.stages[form], wanted.fixed), file, &target, trail)?;
-        Ok(Plan { capacity: whole[form], ..plan })
+        // It may hold as much as there is, whatever it was made for, and says what it holds so by itself.
+        let plan = Plan { capacity: whole[form], ..plan };
+        let memory = lower::memory(&plan).map_err(|error| Failure::internal("lower", error))?;
+        Ok(Plan { memory, ..plan })
     };
     let forms: BTreeMap<usize, Box<Make<'_>>> = alike
         .iter()

@@ -80,3 +80,25 @@ fn plans_leave_memory_free() {
     let message = fails(1, &wrong);
     assert!(message.contains("`most` is no margin") && message.contains("`3%`"), "{message}");
 }
+
+/// The programs of a stage by itself hold more than the pipeline's where no other stage leaves them room: such a
+/// stage is planned again with less, and the plan passes its check.
+#[test]
+fn plans_of_stages_fit_by_themselves_too() {
+    let folder = Folder::new("memory-stage");
+    let packed = root().join("tests/models/full/gpt3_2.6b-loss-fp32/model.onnx.gz");
+    let (model, plan) = (folder.path("model.onnx"), folder.path("plan.json"));
+    let packed = std::fs::File::open(packed).unwrap();
+    let mut whole = std::fs::File::create(&model).unwrap();
+    std::io::copy(&mut flate2::read::GzDecoder::new(packed), &mut whole).unwrap();
+    let step = ["--mode", "train", "--loss", "loss", "--precision", "bf16", "--microbatches", "2"];
+    let target = ["--machine", "h100-80g-8x", "--stages", "1", "--mesh", "8", "--memory", "20GB"];
+    let sizes = ["--dim", "batch=32", "--dim", "seq=1024"];
+    let said = json(&[&["plan", &model, "-o", &plan], &step[..], &target, &sizes].concat());
+    let groups = said["memory"].as_array().unwrap();
+    let most =
+        if groups[0].is_array() { groups.iter().map(total).max() } else { Some(total(&said["memory"])) };
+    assert!(most.unwrap() <= 20_000_000_000, "{groups:?}");
+    let passed = works(&["check", &plan]);
+    assert!(passed.contains("what the pipeline says"), "{passed}");
+}

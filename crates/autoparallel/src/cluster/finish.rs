@@ -17,7 +17,7 @@ const TRIED: usize = 8;
 /// And so many of those that fit are planned.
 const PLANNED: usize = 2;
 /// What part of what is had a way has to promise: none takes much less than it promises.
-pub(super) const LESS: f64 = 1.0;
+pub(super) const LESS: f64 = 0.99;
 
 /// A way to run a step.
 #[derive(Clone, Debug, PartialEq)]

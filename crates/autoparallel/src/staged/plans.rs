@@ -166,9 +166,6 @@ pub(super) fn stage(
         fixed: fixed.to_vec(),
     };
     let prices = crate::target::prices(target)?;
-    let plan = planned_after((trail, &|_| false), &prepared, file, target, &prices)
-        .map_err(|error| refusal(target, &error))?;
-    // A plan says what it holds by itself.
-    let memory = lower::memory(&plan).map_err(|error| Failure::internal("lower", error))?;
-    Ok(Plan { memory, ..plan })
+    planned_after((trail, &|_| false), &prepared, file, target, &prices)
+        .map_err(|error| refusal(target, &error))
 }
