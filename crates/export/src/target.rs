@@ -126,6 +126,11 @@ impl Target {
 }
 
 impl Target {
+    /// Whether Megatron-LM runs it.
+    fn is_of_megatron(self) -> bool {
+        matches!(self, Self::Megatron | Self::Bridge)
+    }
+
     /// What it trains of a plan; nothing if it does not train, or runs every plan without time steps.
     pub fn range(self) -> Option<Range> {
         // Parameters that FSDP splits at all are split between steps too.
@@ -246,7 +251,7 @@ impl Exported {
 /// Source: torchtitan, `torchtitan/components/quantization/float8.md` and `mxfp8.md`.
 fn narrow(target: Target, scaling: Scaling) -> Option<String> {
     let how = match (target, scaling) {
-        (Target::Megatron | Target::Bridge, _) => return None,
+        _ if target.is_of_megatron() => return None,
         (Target::Torchtitan, Scaling::Whole) => {
             "say so where the model is registered: `Float8LinearConverter.Config(recipe_name=\"tensorwise\", \
              filter_fqns=[\"lm_head\"], model_compile_enabled=True)` among the converters of `model_registry`"
@@ -282,6 +287,9 @@ pub fn export(job: &Job<'_>, target: Target) -> Result<Exported, ExportError> {
         let range = target.range().ok_or(ExportError::Inference(target.title()))?;
         let mut strategy = limited(strategy, &range, &mut lost)?;
         lost.extend(strategy.scaling.and_then(|it| narrow(target, it)));
+        if strategy.scaling.is_some() && model.experts.is_some() && target.is_of_megatron() {
+            lost.push("experts are in bf16: they would be in 8 bits there, as other products".to_owned());
+        }
         if !matches!(target, Target::Megatron | Target::Bridge | Target::Torchtitan) {
             strategy.scaling = None;
         }

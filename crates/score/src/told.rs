@@ -81,6 +81,9 @@ fn unlike(job: &Job<'_>, model: &Model, strategy: &Strategy, states: bool) -> Op
     if strategy.element == DType::F32 {
         return Some("prices of frameworks are of steps in 16 bits: plan with `--precision bf16`");
     }
+    if strategy.scaling.is_some() && model.experts.is_some() {
+        return Some("experts are in bf16 in plans of 8-bit numbers, and in 8 bits there");
+    }
     if !operations.all(|node| causal(&node.op)) {
         return Some("attention is not causal, and prices of frameworks are of decoders");
     }

@@ -33,6 +33,7 @@ mod stages; // a step cut into the stages of a pipeline
 
 use std::fmt;
 
+use plan::Precision;
 use planner_ir::{DType, NoGradient};
 
 pub use derived::Step;
@@ -93,6 +94,8 @@ pub enum TrainError {
     /// What is kept of a block are not operations of it in ascending order; the block's number, its
     /// operations.
     Kept(usize, usize),
+    /// No product can be in the 8 bits that are asked for.
+    Wide(Precision),
 }
 
 impl fmt::Display for TrainError {
@@ -101,6 +104,12 @@ impl fmt::Display for TrainError {
             Self::Output(name, others) => {
                 write!(f, "there is no output `{name}`, there are {}", others.join(", "))
             }
+            Self::Wide(precision) => write!(
+                f,
+                "`--precision {precision}`: no product of a linear layer before the last can be in 8 bits: its rows, \
+                 its columns and what it sums over have to be multiples of 16, and in blocks of 32 for mxfp8; other \
+                 sizes of the batch or the sequence would help, or `--precision bf16`"
+            ),
             Self::Loss(name, found) => {
                 write!(f, "the loss `{name}` is {found}, expected one number of floating point")
             }

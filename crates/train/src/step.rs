@@ -40,7 +40,11 @@ pub fn step(blocks: &Blocks, recipe: &Recipe) -> Result<Step, TrainError> {
     let carried = update(&mut tape, recipe, [sum, count]);
     let micro_batches = recipe.micro_batches;
     tape.to.training = Some(Training { micro_batches, carried });
-    Ok(narrowed(pruned(&tape), recipe.precision))
+    let step = narrowed(pruned(&tape), recipe.precision);
+    if recipe.precision.scaling().is_some() && !step.graph.nodes.iter().any(|it| it.op.has_scales()) {
+        return Err(TrainError::Wide(recipe.precision));
+    }
+    Ok(step)
 }
 
 /// The names of the weights that are trained: those of floating point, not frozen, that a gradient

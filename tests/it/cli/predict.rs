@@ -267,14 +267,15 @@ fn every_stated_training_step_is_planned_or_skipped_with_a_reason() {
                    mlp_gated,zero_stage,precision,vocab";
     let rows = "a,mine,H100-SXM5-80GB,8,FSDP,2,128,4,64,8,1,1,1,1,8,0.01,1,3,bf16,256\n\
                 b,mine,H100-SXM5-80GB,8,Megatron-LM,2,128,4,64,8,1,2,2,1,2,0.01,0,0,bf16,256\n\
-                c,other,H100-SXM5-80GB,8,Megatron-LM,2,128,4,64,8,1,2,2,1,2,0.01,0,0,fp8,256\n";
+                c,mine,H100-SXM5-80GB,8,Megatron-LM,2,128,4,64,8,1,2,2,1,2,0.01,0,0,fp8,256\n\
+                d,other,H100-SXM5-80GB,8,Megatron-LM,2,128,4,64,8,1,2,2,1,2,0.01,0,0,nvfp4,256\n";
     fs::write(folder.path("training_throughput.csv"), format!("{columns}\n{rows}")).unwrap();
     let (data, report) = (folder.path(""), folder.path("report.md"));
     let lines = works(&["validate", "--plans", "--data", &data, "--json"]);
     let rows: Vec<Value> = lines.lines().map(|line| serde_json::from_str(line).unwrap()).collect();
     let skipped: Vec<bool> = rows.iter().map(|row| row["skipped"].is_string()).collect();
-    assert_eq!(skipped, [false, false, true], "{lines}");
-    for row in &rows[..2] {
+    assert_eq!(skipped, [false, false, false, true], "{lines}");
+    for row in &rows[..3] {
         let ms = |name: &str| row[name].as_f64().unwrap();
         let added: f64 =
             row["framework_terms"].as_array().unwrap().iter().map(|it| it["ms"].as_f64().unwrap()).sum();

@@ -314,7 +314,9 @@ fn of_size(question: &Question<'_>, each: u64) -> Vec<(u64, Mesh)> {
     }
     let mut meshes: Vec<(u64, Mesh)> = Vec::new();
     let between = [1].into_iter().chain(pins.context);
-    for (context, tensor) in between.flat_map(|it| divisors(each.min(node)).map(move |inner| (it, inner))) {
+    // What is pinned may lie on several nodes.
+    let inner: Vec<u64> = divisors(each.min(node)).chain(pins.tensor).collect();
+    for (context, tensor) in between.flat_map(|it| inner.iter().map(move |&inner| (it, inner))) {
         let Some(data) = each.checked_div(context.saturating_mul(tensor)) else { continue };
         if data * context * tensor != each {
             continue;
@@ -379,7 +381,7 @@ pub(super) fn none(question: &Question<'_>) -> Failure {
     let node = question.cluster.devices_per_node();
     Failure::Usage(format!(
         "no setup of {} has what is pinned, with {} examples in a step: {} devices in nodes of {node} fall into \
-         pp groups of dp x cp x tp, tp at most {node}; examples into micro-batches of dp parts",
+         pp groups of dp x cp x tp, in part of a node or whole ones; examples into micro-batches of dp parts",
         question.cluster.full_name(),
         question.examples,
         question.cluster.devices(),
