@@ -8,6 +8,7 @@ use ::export::model::Model;
 use ::export::{Exported, Job, Runs, Strategy};
 use cost_models::estimate::Estimate;
 use cost_models::machine::Machine;
+use plan::Scaling;
 use planner_ir::{DType, Op, Optimizer};
 use predict::cluster::Links;
 use predict::config;
@@ -80,6 +81,11 @@ fn unlike(job: &Job<'_>, model: &Model, strategy: &Strategy, states: bool) -> Op
     }
     if strategy.element == DType::F32 {
         return Some("prices of frameworks are of steps in 16 bits: plan with `--precision bf16`");
+    }
+    if strategy.scaling == Some(Scaling::Blocks) {
+        return Some(
+            "figures of 8-bit products are of those with one scale for a value, not for blocks of it",
+        );
     }
     if strategy.scaling.is_some() && model.experts.is_some() {
         return Some("experts are in bf16 in plans of 8-bit numbers, and in 8 bits there");

@@ -74,8 +74,8 @@ enum Stop {
 struct Held {
     made: Made,
     bytes: u64,
-    /// Whether it fits, if late.
-    fits_late: bool,
+    /// That without what has to be there early.
+    late: u64,
     saved: Option<Made>,
 }
 
@@ -116,6 +116,7 @@ impl<'a> Weighed<'a> {
         let mut saving: Option<Made> = None;
         // What was made first that fits, though what is exchanged ahead of its use comes late.
         let mut late: Option<Made> = None;
+        let mut nearest = u64::MAX;
         let made = within(request.capacity, |given| {
             let solution = solver.solve(given).map_err(|it| Stop::Failed(PlanError::Search(it)))?;
             let is_first = lower_bound.is_none();
@@ -130,13 +131,14 @@ impl<'a> Weighed<'a> {
                 Proof::Optimal => plan::Proof::Optimal,
                 Proof::Gap { lower_bound } => plan::Proof::Gap { lower_bound },
             };
-            let Held { made, bytes: held, fits_late, mut saved } = self.held(made).map_err(Stop::Failed)?;
+            let Held { made, bytes: held, late: least, mut saved } = self.held(made).map_err(Stop::Failed)?;
             // What was proved is said of two slots.
             saved.iter_mut().for_each(|it| it.plan.proof = plan::Proof::Gap { lower_bound: bound });
             if saved.as_ref().is_some_and(|it| saving.as_ref().is_none_or(|at| it.seconds() < at.seconds())) {
                 saving = saved;
             }
-            if held > request.capacity && fits_late && late.is_none() {
+            nearest = nearest.min(least);
+            if held > request.capacity && least <= request.capacity && late.is_none() {
                 late = Some(made.clone());
             }
             if is_first && held > request.capacity && saving.is_none() && made.seconds() >= below {
@@ -157,12 +159,12 @@ impl<'a> Weighed<'a> {
             (Ok(made), None) => (made, true),
             (Err(NoRoom::Refused(Stop::Slow(made))), _) => (*made, false),
             (Err(NoRoom::Refused(Stop::Failed(error))), _) => return Err(error),
-            (Err(NoRoom::Nearest(found)), None) => match late {
+            (Err(NoRoom::Nearest(_)), None) => match late {
                 Some(late) => (late, true),
                 None => {
                     return Err(PlanError::Search(SearchError::NothingFound {
                         place: Place { segment: 0, window: 0 },
-                        found,
+                        found: nearest,
                         capacity: request.capacity,
                     }));
                 }
@@ -188,7 +190,7 @@ impl<'a> Weighed<'a> {
             other.plan.hidden = other.plan.hidden_at(request.prices.beside());
             saved = (held_by(request, &mut other.plan)?[0] <= request.capacity).then_some(other);
         }
-        Ok(Held { made, bytes, fits_late: late <= request.capacity, saved })
+        Ok(Held { made, bytes, late, saved })
     }
 
     /// Choices as a plan of which nothing is proven, and which does not say yet what it holds.

@@ -19,6 +19,9 @@ use validate::plans::{self, Line, Times};
 use super::{Context, Said, refused};
 use crate::arguments::ValidateArguments;
 
+/// The most stages of a pipeline: each is planned, and a row of 96 takes minutes.
+const STAGES: usize = 64;
+
 /// Plans every training step of a folder that can be planned.
 pub(super) fn plans(arguments: &ValidateArguments, context: &mut Context<'_, '_>) -> Result<Said, Failure> {
     let (folder, file) = (&arguments.data, Training.file());
@@ -77,6 +80,10 @@ fn times(row: &Row<'_>) -> Result<Result<Times, String>, Failure> {
         Err(why) => return Ok(Err(unstated(why))),
     };
     let [kind] = &case.kinds[..] else { return Ok(Err("nodes of several kinds".to_owned())) };
+    let [groups, chunks, _] = predict::schedule::sizes(&setup);
+    if groups.saturating_mul(chunks) > STAGES {
+        return Ok(Err(format!("pipelines of more than {STAGES} stages are not planned here")));
+    }
     let framework_terms = stated::framework_terms(&setup, kind)?;
     let setup = stated::divisible(&setup, kind.cluster.node());
     let cluster = stated::cluster(&setup, &kind.cluster.machine)?;
