@@ -14,6 +14,8 @@ use crate::staged::{Meshes, Order, Wanted, staged};
 
 /// So many ways are tried at most.
 const TRIED: usize = 8;
+/// So many, where none of them fits.
+const ANY: usize = 32;
 /// And so many of those that fit are planned.
 const PLANNED: usize = 2;
 /// What part of what is had a way has to promise: none takes much less than it promises.
@@ -68,9 +70,10 @@ impl Finished {
         let mut made = 0;
         let ways = sorted(possible(question, known, ways)?);
         let is_new = |way: &Way| !self.tried.contains(way);
-        let ways: Vec<Way> = ways.into_iter().filter(is_new).take(TRIED).collect();
-        for way in ways {
-            if way.seconds >= LESS * self.seconds() || made == PLANNED {
+        let ways: Vec<Way> = ways.into_iter().filter(is_new).take(ANY).collect();
+        for (number, way) in ways.into_iter().enumerate() {
+            let enough = self.best.is_some() && number >= TRIED || made == PLANNED;
+            if enough || way.seconds >= LESS * self.seconds() {
                 break;
             }
             say(format!("planning {}, {}", way.chosen, way.kind.name()));
