@@ -51,7 +51,7 @@ impl Limits {
     }
 
     /// The rules of axes that are for this.
-    pub(crate) fn of_roles(&self, roles: &[Parallelism], groups: usize) -> Rules {
+    fn of_roles(&self, roles: &[Parallelism], groups: usize) -> Rules {
         let axis = |&role: &Parallelism| Ruled {
             role,
             experts: if role == Parallelism::Data { OverExperts::MaySplit } else { OverExperts::AsOthers },

@@ -14,8 +14,6 @@ use crate::plan::{Assignment, Copy, Plan};
 /// An exchange that may run beside computing.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Exchange {
-    /// When it is made.
-    pub is: Beside,
     /// What it is made from.
     pub source: (ValueId, Copy),
     /// What it makes.
@@ -105,7 +103,7 @@ impl Plan {
             };
             let at = if is == Beside::Ahead { lane.alone } else { made };
             let (source, result) = ((it.value, it.from), (it.value, Copy::Transferred(index)));
-            let exchange = Exchange { is, source, result, at, seconds: it.seconds };
+            let exchange = Exchange { source, result, at, seconds: it.seconds };
             if is == Beside::Ahead { lane.ahead.push(exchange) } else { lane.behind.push(exchange) }
         };
         for (node, assignment) in graph.node_ids().zip(&self.assignments) {

@@ -68,7 +68,7 @@ pub(super) fn scaled_contract_dims(
         let dim = |(label, &blocks): (&Label, &u64)| {
             let mut loops = loops_of(label);
             loops.truncate(usize::from(blocks > 1));
-            if blocks > 1 { loops } else { vec![] }
+            loops
         };
         labels.iter().zip(&scale.shape).map(dim).collect()
     };

@@ -15,9 +15,9 @@ fn numbers(seed: u32) -> impl FnMut() -> f64 {
     }
 }
 
-fn exchange(is: Beside, at: f64, seconds: f64) -> Exchange {
+fn exchange(at: f64, seconds: f64) -> Exchange {
     let of = (ValueId(0), Copy::Made);
-    Exchange { is, source: of, result: of, at, seconds }
+    Exchange { source: of, result: of, at, seconds }
 }
 
 /// Operations one after another, each with a weight that is fetched for it or a gradient that it makes.
@@ -27,11 +27,11 @@ fn lanes(seed: u32, is: Beside) -> (Lanes, Vec<[f64; 2]>) {
     let mut lanes = Lanes::default();
     for &[computed, exchanged] in &steps {
         if is == Beside::Ahead {
-            lanes.ahead.push(exchange(is, lanes.alone, exchanged));
+            lanes.ahead.push(exchange(lanes.alone, exchanged));
         }
         lanes.alone += computed;
         if is == Beside::Behind {
-            lanes.behind.push(exchange(is, lanes.alone, exchanged));
+            lanes.behind.push(exchange(lanes.alone, exchanged));
         }
     }
     (lanes, steps)
