@@ -31,7 +31,7 @@ use plan::{Pipeline, Plan, Proof, Recipe, Recompute};
 use rayon::prelude::*;
 use schedule::Kind;
 use search::Trail;
-use search::cluster::{BlockCost, Found, Outcome, best};
+use search::cluster::{BlockCost, Found, Outcome, Setups};
 
 use crate::staged::Forward;
 use finish::{Finished, LESS, Way};
@@ -54,8 +54,6 @@ const BATCH: usize = 4;
 const AGAIN: [f64; 2] = [1.02, 1.25];
 /// How many chunks an interleaved schedule may have.
 const CHUNKS: [usize; 2] = [2, 4];
-/// What of a device's memory setups may take by their blocks: the rest is for what a turn makes.
-const SHARE: f64 = 0.97;
 
 /// What is asked.
 #[derive(Clone, Copy)]
@@ -81,6 +79,14 @@ pub struct Question<'a> {
     /// Whether all setups are asked how fast they are, and what blocks take with less memory where groups
     /// may differ: the bound is closer, and the answer sometimes better.
     pub thorough: bool,
+}
+
+impl Priced {
+    /// As a way to run a setup, which promises to take so long (seconds).
+    fn of(&self, setup: &Setup, seconds: f64) -> Way {
+        let Self { kind, chunks, ref first } = *self;
+        Way { seconds, chosen: Chosen::of(setup), kind, chunks, first: first.clone() }
+    }
 }
 
 impl<'a> Question<'a> {
@@ -154,19 +160,33 @@ pub fn cheapest(question: &Question<'_>, say: &dyn Fn(String)) -> Result<Answer,
         for &number in &numbers {
             guesses[number] = guess(&setups[number], &first[number]);
         }
-        let most = MOST[usize::from(first.iter().any(|it| !it.ways.is_empty()))];
-        let found = best(first, &guesses, most, |number| asked.closely(number));
-        let alike = asked.alike(&found);
-        let promised = alike.first().map_or(f64::INFINITY, |way| way.seconds).min(finished.seconds());
-        (bound, priced) = (found.lower_bound, numbers.len());
         if many > ASKED * each {
             asked.tight = unequal::tightened(&asked)?;
         }
-        // What promises most is planned first, for it may be enough.
-        finished.plan(question, &known, unequal::composed(&asked, LESS * promised), say)?;
-        finished.plan(question, &known, alike, say)?;
-        // Ways may take more than they promise: others promise less than that.
-        finished.plan(question, &known, unequal::composed(&asked, LESS * finished.seconds()), say)?;
+        let most = MOST[usize::from(first.iter().any(|it| !it.ways.is_empty()))];
+        let mut alike = Setups::new(first, guesses, most);
+        let (mut composed, mut of) = (Vec::new(), usize::MAX);
+        // What promises most is planned. Where it takes longer than that, or does not fit, others are looked at.
+        loop {
+            let taken = |number: usize, seconds: f64, way: &Priced| {
+                finished.taken(&way.of(&setups[number], seconds)).unwrap_or(seconds)
+            };
+            alike.closely(&taken, |number| asked.closely(number));
+            let found = alike.found();
+            (bound, priced) = (found.lower_bound, numbers.len());
+            let mut ways = asked.alike(&found);
+            let least =
+                ways.iter().map(|it| finished.taken(it).unwrap_or(it.seconds)).fold(f64::INFINITY, f64::min);
+            // More is composed of what more setups were asked.
+            if of != asked.looks() {
+                composed = unequal::composed(&asked, LESS * least.min(finished.seconds()));
+                of = asked.looks();
+            }
+            ways.extend(composed.iter().filter(|it| it.seconds < LESS * least).cloned());
+            if !finished.next(question, &known, ways, say)? {
+                break;
+            }
+        }
     }
     // What is proven of groups that are alike says nothing of others.
     let bound =
@@ -267,15 +287,13 @@ impl<'a> Asked<'a> {
     }
 
     /// The ways that were found, the best first.
-    fn alike(&self, found: &Found<Priced>) -> Vec<Way> {
-        let way = |(number, seconds, way): &(usize, f64, Priced)| Way {
-            seconds: *seconds,
-            chosen: Chosen::of(&self.setups[*number]),
-            kind: way.kind,
-            chunks: way.chunks,
-            first: way.first.clone(),
-        };
-        found.all.iter().map(way).collect()
+    fn alike(&self, found: &Found<'_, Priced>) -> Vec<Way> {
+        found.all.iter().map(|&(number, seconds, way)| way.of(&self.setups[number], seconds)).collect()
+    }
+
+    /// How many plans say what blocks take.
+    fn looks(&self) -> usize {
+        self.parts.lock().unwrap_or_else(PoisonError::into_inner).values().map(Vec::len).sum()
     }
 
     /// What a setup takes by the first of these plans that makes one that fits: one with all memory, or
@@ -310,8 +328,9 @@ impl<'a> Asked<'a> {
         below: f64,
     ) -> Result<Outcome<Priced>, Failure> {
         let (question, setup) = (self.question, &self.setups[number]);
-        let room = units(SHARE * exact(question.capacity()));
-        let groups = exact(u64::try_from(setup.groups).unwrap_or(u64::MAX));
+        let room = question.capacity();
+        let count = u64::try_from(setup.groups).unwrap_or(u64::MAX);
+        let groups = exact(count);
         let seen = || self.seen.lock().unwrap_or_else(PoisonError::into_inner);
         let before = seen().remove(&number);
         // What was planned with all memory, and did not fit, is not planned so again.
@@ -325,7 +344,7 @@ impl<'a> Asked<'a> {
             ways.all(|way| by(&blocks, setup, way, part.message, u64::MAX).is_none_or(|it| it.0 >= below))
         };
         for &under_way in &plans {
-            let bounded = |live| Space::Of(units(exact(room) * groups), live);
+            let bounded = |live| Space::Of(room.saturating_mul(count), live);
             let space = under_way.map_or(Space::Unbounded, bounded);
             let Some((plan, part)) = part(question, setup, step, space, (&trail, &slow))? else { break };
             let Part { blocks, message, .. } = &part;
@@ -363,9 +382,9 @@ fn nothing() -> Outcome<Priced> {
 }
 
 /// What a setup may take by a close look (seconds), in which a pipeline fills and drains; more than
-/// anything where the first look has found ways to run it.
+/// anything where the first look has found ways to run it in one group, of which a plan says more.
 fn guess(setup: &Setup, first: &Outcome<Priced>) -> f64 {
-    if !first.ways.is_empty() {
+    if !first.ways.is_empty() && setup.groups == 1 {
         return f64::INFINITY;
     }
     let again = match setup.recompute {

@@ -29,52 +29,80 @@ pub struct Outcome<T> {
 
 /// What a search over setups comes to.
 #[derive(Clone, Debug, PartialEq)]
-pub struct Found<T> {
-    /// What can be had, the best first: the setup's number, what it takes (seconds), what it is.
-    pub all: Vec<(usize, f64, T)>,
+pub struct Found<'a, T> {
+    /// What may be had, the best first: the setup's number, what it promises to take (seconds), what it is.
+    pub all: Vec<(usize, f64, &'a T)>,
     /// What none of the setups takes less than (seconds).
     pub lower_bound: f64,
-    /// How many were looked at closely.
-    pub priced: usize,
 }
 
-/// The ways to run setups, of which this is known at first, and more by a close look.
+/// Setups, of which something is known at first, and more by a close look.
 ///
-/// Setups are looked at closely in the order of `guesses`, what they may take (seconds; infinite where
-/// no close look is wanted), where guess and bound are below the best that is had: at most so many that
-/// something comes of, and twice as many in all.
-pub fn best<T: Send>(
-    first: Vec<Outcome<T>>,
-    guesses: &[f64],
+/// Setups are looked at closely in the order of guesses, what they may take (seconds; infinite where no close look is
+/// wanted), where guess and bound are below the best that is had and no way that is known may still be had: at
+/// most so many that something comes of, and twice as many in all.
+#[derive(Debug)]
+pub struct Setups<T> {
+    known: Vec<Outcome<T>>,
+    guesses: Vec<f64>,
+    /// How many something may still come of.
     most: usize,
-    look: impl Fn(usize) -> Outcome<T> + Sync,
-) -> Found<T> {
-    let mut bounds: Vec<f64> = first.iter().map(|it| it.lower_bound).collect();
-    let mut all: Vec<(usize, f64, T)> = Vec::new();
-    for (number, outcome) in first.into_iter().enumerate() {
-        all.extend(outcome.ways.into_iter().map(|(seconds, it)| (number, seconds, it)));
+    /// How many may be looked at closely still.
+    left: usize,
+}
+
+impl<T: Send> Setups<T> {
+    /// Setups of which this is known, and guessed.
+    pub fn new(known: Vec<Outcome<T>>, guesses: Vec<f64>, most: usize) -> Self {
+        Self { known, guesses, most, left: TRIED * most }
     }
-    let mut order: Vec<usize> = (0..guesses.len()).collect();
-    order.sort_by(|&a, &b| guesses[a].total_cmp(&guesses[b]).then(a.cmp(&b)));
-    let (mut priced, mut had) = (0, 0);
-    let mut rest = order.into_iter().peekable();
-    while rest.peek().is_some() && had < most && priced < TRIED * most {
-        let incumbent = all.iter().map(|it| it.1).fold(f64::INFINITY, f64::min);
-        let may_help = |&it: &usize| bounds[it].max(guesses[it]) < incumbent;
-        let batch: Vec<usize> = rest.by_ref().filter(may_help).take(BATCH).collect();
-        priced += batch.len();
-        let made: Vec<(usize, Outcome<T>)> = batch.into_par_iter().map(|it| (it, look(it))).collect();
-        for (number, outcome) in made {
-            had += usize::from(!outcome.ways.is_empty());
-            bounds[number] = bounds[number].max(outcome.lower_bound);
-            all.extend(outcome.ways.into_iter().map(|(seconds, it)| (number, seconds, it)));
+
+    /// Looks at setups closely, where ways take so long (by a setup's number, what the way promises and what it is;
+    /// seconds, infinite where it cannot be had): what is promised, or what is known of it better since.
+    pub fn closely(
+        &mut self,
+        taken: &dyn Fn(usize, f64, &T) -> f64,
+        look: impl Fn(usize) -> Outcome<T> + Sync,
+    ) {
+        while self.most > 0 && self.left > 0 {
+            let least = |number: usize| {
+                let ways = self.known[number].ways.iter();
+                ways.map(|(seconds, way)| taken(number, *seconds, way)).fold(f64::INFINITY, f64::min)
+            };
+            let had: Vec<f64> = (0..self.known.len()).map(least).collect();
+            let incumbent = had.iter().copied().fold(f64::INFINITY, f64::min);
+            let hoped = |it: usize| self.known[it].lower_bound.max(self.guesses[it]);
+            let mut batch: Vec<usize> =
+                (0..had.len()).filter(|&it| had[it].is_infinite() && hoped(it) < incumbent).collect();
+            batch.sort_by(|&a, &b| self.guesses[a].total_cmp(&self.guesses[b]).then(a.cmp(&b)));
+            batch.truncate(BATCH.min(self.left));
+            if batch.is_empty() {
+                break;
+            }
+            self.left -= batch.len();
+            let made: Vec<(usize, Outcome<T>)> = batch.into_par_iter().map(|it| (it, look(it))).collect();
+            for (number, outcome) in made {
+                self.most = self.most.saturating_sub(usize::from(!outcome.ways.is_empty()));
+                self.guesses[number] = f64::INFINITY;
+                let own = &mut self.known[number];
+                own.lower_bound = own.lower_bound.max(outcome.lower_bound);
+                own.ways.extend(outcome.ways);
+            }
         }
     }
-    // A price is of one way to run a setup; that there is none, of those that were tried. Of the best
-    // way no more is known than the bound.
-    let lower_bound = bounds.into_iter().fold(f64::INFINITY, f64::min);
-    all.sort_by(|a, b| a.1.total_cmp(&b.1).then(a.0.cmp(&b.0)));
-    Found { lower_bound, all, priced }
+
+    /// The ways that are known.
+    pub fn found(&self) -> Found<'_, T> {
+        let mut all = Vec::new();
+        for (number, outcome) in self.known.iter().enumerate() {
+            all.extend(outcome.ways.iter().map(|(seconds, it)| (number, *seconds, it)));
+        }
+        all.sort_by(|a, b| a.1.total_cmp(&b.1).then(a.0.cmp(&b.0)));
+        // A price is of one way to run a setup; that there is none, of those that were tried. Of the best
+        // way no more is known than the bound.
+        let lower_bound = self.known.iter().map(|it| it.lower_bound).fold(f64::INFINITY, f64::min);
+        Found { all, lower_bound }
+    }
 }
 
 /// What a block of a model takes in a setup, or several of them together.
@@ -92,6 +120,9 @@ pub struct BlockCost {
     pub resident: u64,
     /// What it keeps of micro-batches under way.
     pub kept: Kept,
+    /// The most that is there at once of the micro-batch that is at work, no less than what is kept of it; of several
+    /// blocks with what those before the one at work keep (bytes).
+    pub most: u64,
 }
 
 /// No time at all.
@@ -106,9 +137,10 @@ impl BlockCost {
         update: 0.0,
         resident: 0,
         kept: Kept { backward: 0, gradients: 0, apart: 0 },
+        most: 0,
     };
 
-    /// Of several blocks together.
+    /// Of several blocks together, in the order of the forward pass.
     #[must_use]
     pub fn and(mut self, other: &Self) -> Self {
         for (own, other) in [(&mut self.times, &other.times), (&mut self.beside, &other.beside)] {
@@ -119,6 +151,7 @@ impl BlockCost {
         self.hides = self.hides.max(other.hides);
         self.update += other.update;
         self.resident = self.resident.saturating_add(other.resident);
+        self.most = self.most.max(self.kept.bytes(Live::ONE).saturating_add(other.most));
         self.kept = self.kept.and(other.kept);
         self
     }
@@ -148,7 +181,7 @@ impl BlockCost {
 
     /// What a device holds with so many micro-batches under way (bytes).
     pub fn held(&self, live: Live) -> u64 {
-        self.resident.saturating_add(self.kept.bytes(live))
+        self.resident.saturating_add(self.kept.bytes(live.others())).saturating_add(self.most)
     }
 }
 
@@ -209,7 +242,7 @@ pub fn cut(
         for end in stage..=count {
             let mut run = BlockCost::NOTHING;
             for start in (stage - 1..end).rev() {
-                run = run.and(&blocks[start]);
+                run = blocks[start].and(&run);
                 if run.held(live[stage - 1]) > part {
                     break;
                 }

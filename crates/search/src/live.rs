@@ -24,6 +24,12 @@ impl Live {
         Self { backward: count, gradients: count, apart: 0 }
     }
 
+    /// Those that are under way besides the one that is at work.
+    pub(crate) fn others(self) -> Self {
+        let less = |count: u64| count.saturating_sub(1);
+        Self { backward: less(self.backward), gradients: less(self.gradients), apart: self.apart }
+    }
+
     /// Of how many micro-batches a value is there at once that the forward part makes, if gradients
     /// use it in these phases.
     pub(crate) fn kept(self, is_used_in: impl Fn(Phase) -> bool) -> u64 {

@@ -4,7 +4,7 @@ use plan::{Assignment, Copy, Part, Plan};
 use planner_ir::{Phase, Source, ValueId};
 use schedule::StageTimes;
 use search::cluster::BlockCost;
-use search::kept;
+use search::{Live, kept};
 
 /// What each of so many blocks takes and holds, where each operation belongs to one of them.
 ///
@@ -44,8 +44,9 @@ pub(super) fn costs(plan: &Plan, homes: &[usize], blocks: usize, cost: Option<f6
             _ => {}
         }
     }
-    for (cost, kept) in costs.iter_mut().zip(kept(plan, homes, blocks)) {
-        cost.kept = kept;
+    let early = search::early(plan, Live::ONE);
+    for (cost, (kept, most)) in costs.iter_mut().zip(kept(plan, homes, blocks)) {
+        (cost.kept, cost.most) = (kept, most.saturating_add(early));
     }
     costs
 }

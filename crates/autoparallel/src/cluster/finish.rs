@@ -17,7 +17,7 @@ const TRIED: usize = 8;
 /// So many, where none of them fits.
 const ANY: usize = 32;
 /// And so many of those that fit are planned.
-const PLANNED: usize = 2;
+const PLANNED: usize = 6;
 /// What part of what is had a way has to promise: none takes much less than it promises.
 pub(super) const LESS: f64 = 0.99;
 
@@ -36,19 +36,13 @@ pub(super) struct Way {
     pub(super) first: Vec<usize>,
 }
 
-/// The ways, the best promise first; of equal ones the one that was found first.
-fn sorted(mut ways: Vec<Way>) -> Vec<Way> {
-    ways.sort_by(|a, b| a.seconds.total_cmp(&b.seconds));
-    ways
-}
-
 /// What came of ways.
 #[derive(Default)]
 pub(super) struct Finished {
     /// The one that takes least, and its pipeline.
     best: Option<(Way, Pipeline)>,
-    /// All that were tried.
-    tried: Vec<Way>,
+    /// All that were tried, and what they take (seconds), infinite where they do not fit.
+    tried: Vec<(Way, f64)>,
     /// Why the last of those that do not fit does not.
     refused: Option<Failure>,
 }
@@ -59,37 +53,54 @@ impl Finished {
         self.best.as_ref().map_or(f64::INFINITY, |(_, pipeline)| pipeline.seconds())
     }
 
+    /// What a way takes that was tried (seconds).
+    pub(super) fn taken(&self, way: &Way) -> Option<f64> {
+        self.tried.iter().find(|it| it.0 == *way).map(|it| it.1)
+    }
+
     /// Plans ways stage by stage, the best promise first, until none promises much less than what is had.
     pub(super) fn plan(
         &mut self,
         question: &Question<'_>,
         known: &Known,
-        ways: Vec<Way>,
+        ways: &[Way],
         say: &dyn Fn(String),
     ) -> Result<(), Failure> {
-        let mut made = 0;
-        let ways = sorted(possible(question, known, ways)?);
-        let is_new = |way: &Way| !self.tried.contains(way);
-        let ways: Vec<Way> = ways.into_iter().filter(is_new).take(ANY).collect();
-        for (number, way) in ways.into_iter().enumerate() {
-            let enough = self.best.is_some() && number >= TRIED || made == PLANNED;
-            if enough || way.seconds >= LESS * self.seconds() {
-                break;
-            }
-            say(format!("planning {}, {}", way.chosen, way.kind.name()));
-            self.tried.push(way.clone());
-            match planned(question, known, &way, say) {
-                Ok(pipeline) => {
-                    made += 1;
-                    if pipeline.seconds() < self.seconds() {
-                        self.best = Some((way, pipeline));
-                    }
+        while self.next(question, known, ways.to_vec(), say)? {}
+        Ok(())
+    }
+
+    /// Plans the way that promises most of those that were not tried, of equal ones the first; false if none promises
+    /// much less than what is had, or enough were tried.
+    pub(super) fn next(
+        &mut self,
+        question: &Question<'_>,
+        known: &Known,
+        mut ways: Vec<Way>,
+        say: &dyn Fn(String),
+    ) -> Result<bool, Failure> {
+        let made = self.tried.iter().filter(|it| it.1.is_finite()).count();
+        let most = if self.best.is_some() { TRIED } else { ANY };
+        ways.retain(|it| it.seconds < LESS * self.seconds() && self.taken(it).is_none());
+        let ways = possible(question, known, ways)?;
+        let first = ways.into_iter().min_by(|a, b| a.seconds.total_cmp(&b.seconds));
+        let Some(way) = first.filter(|_| made < PLANNED && self.tried.len() < most) else { return Ok(false) };
+        say(format!("planning {}, {}", way.chosen, way.kind.name()));
+        match planned(question, known, &way, say) {
+            Ok(pipeline) => {
+                let seconds = pipeline.seconds();
+                self.tried.push((way.clone(), seconds));
+                if seconds < self.seconds() {
+                    self.best = Some((way, pipeline));
                 }
-                Err(failure @ Failure::Internal(_)) => return Err(failure),
-                Err(failure) => self.refused = Some(failure),
+            }
+            Err(failure @ Failure::Internal(_)) => return Err(failure),
+            Err(failure) => {
+                self.tried.push((way, f64::INFINITY));
+                self.refused = Some(failure);
             }
         }
-        Ok(())
+        Ok(true)
     }
 
     /// The best as the answer; how many setups there are, and how many were priced, and what none that is

@@ -85,7 +85,7 @@ pub(super) fn cheapest(question: &Question<'_>, say: &dyn Fn(String)) -> Result<
     let found = forms.par_iter().map(composed).collect::<Vec<_>>();
     let found = found.into_iter().collect::<Result<Vec<Vec<Way>>, _>>()?.into_iter().flatten();
     let mut finished = Finished::default();
-    finished.plan(question, &asked.known[0], found.collect(), say)?;
+    finished.plan(question, &asked.known[0], &found.collect::<Vec<_>>(), say)?;
     finished.answer(question, &asked.known, (listed.len(), wanted), &|_| Ok(bound))
 }
 

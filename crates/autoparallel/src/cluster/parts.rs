@@ -3,7 +3,6 @@
 use std::borrow::Cow;
 use std::sync::Mutex;
 
-use cost_models::units::exact;
 use files::Failure;
 use plan::Plan;
 use planner_ir::Mesh;
@@ -13,7 +12,7 @@ use search::{FixedError, Live, PlanError, Prices, Trail};
 
 use super::known::WholeStep;
 use super::refused::Refusal;
-use super::{Question, SHARE, Setup, blocks, units};
+use super::{Question, Setup, blocks};
 use crate::choice::After;
 use crate::choice::{UNBOUNDED, planned_after};
 use crate::prepared::Prepared;
@@ -93,8 +92,7 @@ pub(super) fn tighter(
     loose: &Part,
     trail: &Mutex<Trail>,
 ) -> Result<Vec<Part>, Failure> {
-    let groups = exact(u64::try_from(setup.groups).unwrap_or(u64::MAX));
-    let capacity = units(SHARE * exact(question.capacity()) * groups);
+    let capacity = question.capacity().saturating_mul(u64::try_from(setup.groups).unwrap_or(u64::MAX));
     let mut under_way = setup.under_way().to_vec();
     under_way.dedup();
     let mut parts: Vec<Part> = Vec::new();

@@ -114,11 +114,12 @@ fn cut_to_fit(
     let fits = |(group, live): (usize, &schedule::Live)| {
         let chunks = (group..loose.len()).step_by(groups);
         let own = |stage: usize| &blocks[loose[stage]..loose.get(stage + 1).copied().unwrap_or(blocks.len())];
-        let BlockCost { resident, kept, .. } = together(chunks.flat_map(own));
+        let BlockCost { resident, kept, most, .. } = together(chunks.flat_map(own));
         // What chunks keep of a micro-batch is about as much for each of them.
-        let live = u64::try_from(live.together).unwrap_or(u64::MAX);
+        let others = u64::try_from(live.together.saturating_sub(1)).unwrap_or(u64::MAX);
         let count = u64::try_from(schedule.chunks).unwrap_or(u64::MAX);
-        resident.saturating_add(kept.bytes(Live::of(live)).div_ceil(count)) <= capacity
+        let others = kept.bytes(Live::of(others)).div_ceil(count);
+        resident.saturating_add(others).saturating_add(most) <= capacity
     };
     if schedule::live(verified).iter().enumerate().all(fits) {
         Some(loose)

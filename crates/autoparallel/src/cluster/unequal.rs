@@ -18,7 +18,7 @@ use search::{Live, Trail};
 use super::finish::Way;
 use super::parts::{Part, tighter};
 use super::played::{Run, played, together};
-use super::{Asked, Chosen, Question, SHARE, Setup, suits, units};
+use super::{Asked, Chosen, Question, Setup, suits};
 use crate::staged::under_way;
 
 /// So many ends of models are followed.
@@ -108,7 +108,7 @@ pub(super) fn ways(
     let Ok(count) = usize::try_from(micro_batches) else { return Vec::new() };
     let of = |machine: &cost_models::machine::Machine| Nodes {
         devices: machine.devices(),
-        capacity: units(SHARE * exact(question.memory.unwrap_or(machine.usable_memory().0))),
+        capacity: question.memory.unwrap_or(machine.usable_memory().0),
     };
     let kinds: Vec<Nodes> = cluster.kinds().iter().map(of).collect();
     let choice = |it: &Part| {

@@ -95,7 +95,7 @@ fn what_a_search_counts_of_micro_batches_under_way_is_what_programs_place() {
 
             // What blocks keep is what more micro-batches under way add, to the byte.
             let homes = vec![0; stage.plan.graph.nodes.len()];
-            let kept = search::kept(&stage.plan, &homes, 1)[0];
+            let kept = search::kept(&stage.plan, &homes, 1)[0].0;
             let made = |live: Live| {
                 let mut memory = search::held(&stage.plan, live);
                 memory.retain(|it| it.kind == "activations" || it.kind == "communication");

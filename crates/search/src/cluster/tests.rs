@@ -1,9 +1,11 @@
 //! Setups and cuts against trying all.
 
+use std::sync::Mutex;
+
 use arbtest::arbtest;
 use schedule::StageTimes;
 
-use super::{BlockCost, Kept, Outcome, best, cut};
+use super::{BlockCost, Kept, Outcome, Setups, cut};
 use crate::live::Live;
 
 /// Some part of what is taken.
@@ -55,42 +57,78 @@ fn blocks_together_take_the_longer_of_two_sums() {
     });
 }
 
+/// Ways are made, the best promise first; what takes longer than it promises, or cannot be had, makes others worth a look.
 #[test]
 fn the_best_of_all_is_found_and_its_bound_holds() {
     arbtest(|u| {
         let count = u.int_in_range(0..=12)?;
-        // Of each setup what it takes, if it can be had, and whether that is known at first.
-        let mut setups = Vec::new();
+        // Of each setup what it takes, infinite where it cannot be had, and what it promises at first and by a close look.
+        let mut setups: Vec<(f64, Option<f64>, Option<f64>)> = Vec::new();
         let (mut first, mut guesses) = (Vec::new(), Vec::new());
         for _ in 0..count {
             let time = f64::from(u.int_in_range(1_u8..=100)?);
-            let (there, known) = (u.ratio(3, 4)?, u.ratio(1, 2)?);
-            setups.push((time, there));
             let lower_bound = time * f64::from(u.int_in_range(0_u8..=10)?) / 10.0;
-            let ways = if there && known { vec![(time, time)] } else { vec![] };
-            first.push(Outcome { lower_bound, ways });
-            guesses.push(if known { f64::INFINITY } else { lower_bound });
+            let there = u.ratio(3, 4)?;
+            let known = if u.ratio(1, 2)? { Some(lower_bound) } else { None };
+            // What does not promise anything by a close look cannot be had.
+            let close = if there { Some(time) } else { None };
+            first.push(Outcome { lower_bound, ways: known.map(|it| (it, false)).into_iter().collect() });
+            guesses.push(lower_bound);
+            setups.push((if there { time } else { f64::INFINITY }, known, close));
         }
         let most = u.int_in_range(1..=12)?;
-        let found = best(first, &guesses, most, |it| {
-            let (time, there) = setups[it];
-            assert!(guesses[it].is_finite(), "setup {it} is looked at twice");
-            Outcome { lower_bound: time, ways: if there { vec![(time, time)] } else { vec![] } }
-        });
-        let least = setups.iter().filter(|it| it.1).map(|it| it.0).fold(f64::INFINITY, f64::min);
-        assert!(found.lower_bound <= least);
-        match found.all.first() {
-            Some(&(number, time, _)) => {
-                assert_eq!(setups[number], (time, true));
-                // Guesses that are bounds leave nothing out that is better.
-                assert!(time <= least || found.priced >= most);
-            }
-            // So many that cannot be had may be tried first.
-            None => assert!(least.is_infinite() || found.priced >= 2 * most),
+        let mut all = Setups::new(first, guesses, most);
+        let looked = Mutex::new(Vec::new());
+        // A way that is known at first can be had where there is one by a close look, too, for every other setup.
+        let real = |number: usize, close: bool| {
+            if close || number.is_multiple_of(2) { setups[number].0 } else { f64::INFINITY }
+        };
+        let mut made: Vec<(usize, bool)> = Vec::new();
+        let mut had = f64::INFINITY;
+        loop {
+            let taken = |number: usize, seconds: f64, close: &bool| {
+                if made.contains(&(number, *close)) { real(number, *close) } else { seconds }
+            };
+            all.closely(&taken, |it| {
+                looked.lock().unwrap().push(it);
+                let (time, _, close) = setups[it];
+                let lower_bound = if time.is_finite() { time } else { 0.0 };
+                Outcome { lower_bound, ways: close.map(|it| (it, true)).into_iter().collect() }
+            });
+            let found = all.found();
+            assert!(found.all.is_sorted_by(|a, b| a.1 <= b.1));
+            let next = found.all.iter().map(|it| (it.0, it.1, *it.2));
+            let next = next.filter(|it| !made.contains(&(it.0, it.2))).find(|it| it.1 < had);
+            let Some((number, _, close)) = next else { break };
+            made.push((number, close));
+            had = had.min(real(number, close));
         }
-        assert!(found.all.is_sorted_by(|a, b| a.1 <= b.1));
+        let least = setups.iter().map(|it| it.0).fold(f64::INFINITY, f64::min);
+        assert!(all.found().lower_bound <= least);
+        let mut looked = looked.into_inner().unwrap();
+        let enough = looked.len() >= most;
+        // Guesses that are bounds leave nothing out that is better.
+        assert!(had <= least || enough, "{had}, expected {least}: {setups:?}");
+        assert!(looked.len() <= 2 * most);
+        let times = looked.len();
+        looked.sort_unstable();
+        looked.dedup();
+        assert_eq!(looked.len(), times, "a setup is looked at twice");
         Ok(())
     });
+}
+
+/// What blocks hold, by the definition: what other micro-batches under way keep, and whatever is fullest of the one that
+/// is at work.
+pub(super) fn held(blocks: &[BlockCost], live: Live) -> u64 {
+    let at_rest = |it: &BlockCost| {
+        let Kept { backward, gradients, apart } = it.kept;
+        it.resident + (live.backward - 1) * backward + (live.gradients - 1) * gradients + live.apart * apart
+    };
+    let before =
+        |end: usize| blocks[..end].iter().map(|it| it.kept.backward + it.kept.gradients).sum::<u64>();
+    let most = blocks.iter().enumerate().map(|(number, it)| before(number) + it.most).max();
+    blocks.iter().map(at_rest).sum::<u64>() + most.unwrap_or(0)
 }
 
 /// Every way to cut so many blocks into stages.
@@ -126,7 +164,8 @@ fn cuts_are_those_of_trying_all() {
                 [u.int_in_range(0..=5)?, u.int_in_range(0..=5)?, u.int_in_range(0..=3)?];
             let kept = Kept { backward, gradients, apart };
             let beside = beside(u, times)?;
-            blocks.push(BlockCost { times, beside, hides, update, resident, kept });
+            let most = backward + gradients + u.int_in_range(0..=5)?;
+            blocks.push(BlockCost { times, beside, hides, update, resident, kept, most });
         }
         let mut live = Vec::new();
         for _ in 0..stages {
@@ -142,11 +181,7 @@ fn cuts_are_those_of_trying_all() {
             for (stage, &start) in first.iter().enumerate() {
                 let end = first.get(stage + 1).copied().unwrap_or(count);
                 let own = &blocks[start..end];
-                let kept = |it: &Kept| {
-                    let Live { backward, gradients, apart } = live[stage];
-                    backward * it.backward + gradients * it.gradients + apart * it.apart
-                };
-                let held = own.iter().map(|it| it.resident + kept(&it.kept)).sum::<u64>();
+                let held = held(own, live[stage]);
                 if held > capacity / chunks {
                     return None;
                 }

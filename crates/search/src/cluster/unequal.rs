@@ -177,7 +177,7 @@ fn followed(choices: &[Choice], room: &Room<'_>) -> Outcome {
                 let left = devices - used - choice.devices;
                 let mut run = BlockCost::NOTHING;
                 for start in (0..end).rev() {
-                    run = run.and(&choice.blocks[start]);
+                    run = choice.blocks[start].and(&run);
                     let (slowest, waits) = terms(&run, room);
                     if run.held(live) > capacity || slowest + waits >= below {
                         break;

@@ -71,15 +71,34 @@ pub(crate) fn below_the_most(plan: &Plan) -> Vec<(NodeId, u64)> {
 }
 
 /// For each of so many blocks, where each operation belongs to one of them, what it keeps of a micro-batch
-/// while others are under way. What moves counts where it is made first.
-pub fn kept(plan: &Plan, homes: &[usize], blocks: usize) -> Vec<Kept> {
+/// while others are under way, and the most that is there at once while it is at work, but for what other blocks
+/// keep and for the update (bytes). What moves counts where it is made first.
+pub fn kept(plan: &Plan, homes: &[usize], blocks: usize) -> Vec<(Kept, u64)> {
     let walk = Walk::over(plan);
-    let mut kept = vec![Kept::default(); blocks];
+    // The operation by which something was made, or before which it was moved.
+    let of = |moment: usize| walk.done.get(walk.done.partition_point(|it| it.1 < moment)).map(|it| it.0);
+    let mut kept = vec![(Kept::default(), 0); blocks];
+    // What comes and goes: of a block, or of whoever is at work.
+    let mut changes: Vec<Vec<(Option<usize>, i128)>> = vec![Vec::new(); walk.moment + 2];
     for span in &walk.lives {
-        // The operation by which it was made, or before which it was moved.
-        let made = walk.done.partition_point(|&(_, moment)| moment < span.first);
-        let Some(of) = walk.done.get(made).and_then(|it| kept.get_mut(homes[it.0.0])) else { continue };
-        *of = of.and(span.kept());
+        let own = span.kept();
+        let home = of(span.first).map(|it| homes[it.0]).filter(|&it| it < blocks);
+        if let Some(home) = home {
+            kept[home].0 = kept[home].0.and(own);
+        }
+        let home = home.filter(|_| own.bytes(Live::ONE) > 0);
+        changes[span.first].push((home, i128::from(span.bytes)));
+        changes[span.last + 1].push((home, -i128::from(span.bytes)));
+    }
+    let (mut besides, mut own) = (0, vec![0; blocks]);
+    for (moment, changes) in changes.into_iter().enumerate() {
+        for (home, change) in changes {
+            *home.map_or(&mut besides, |it| &mut own[it]) += change;
+        }
+        let node = of(moment).filter(|it| plan.graph.node(*it).phase != Phase::Update);
+        if let Some(home) = node.map(|it| homes[it.0]).filter(|&it| it < blocks) {
+            kept[home].1 = kept[home].1.max(u64::try_from(besides + own[home]).unwrap_or(0));
+        }
     }
     kept
 }
@@ -270,11 +289,7 @@ impl<'a> Walk<'a> {
 
     /// What other micro-batches under way keep, of values and of copies (bytes).
     fn others(&self, live: Live) -> [i128; 2] {
-        let other = Live {
-            backward: live.backward.saturating_sub(1),
-            gradients: live.gradients.saturating_sub(1),
-            apart: live.apart,
-        };
+        let other = live.others();
         let mut others = [0; 2];
         for it in &self.lives {
             others[usize::from(it.use_ == For::Copy)] += i128::from(it.kept().bytes(other));

@@ -6,7 +6,7 @@ use arbtest::arbtest;
 use schedule::StageTimes;
 
 use super::{Choice, Composed, Nodes, Outcome, Room, compose, few, followed};
-use crate::cluster::tests::beside;
+use crate::cluster::tests::{beside, held};
 use crate::cluster::{BlockCost, Kept};
 use crate::live::Live;
 
@@ -40,17 +40,19 @@ impl World {
                 let mut number = || Ok(f64::from(u.int_in_range(0_u8..=9)?));
                 let times = StageTimes { forward: number()?, backward: number()?, weight: number()? };
                 let update = number()?;
+                let kept = Kept {
+                    backward: u.int_in_range(0..=5)?,
+                    gradients: u.int_in_range(0..=5)?,
+                    apart: u.int_in_range(0..=5)?,
+                };
                 of.push(BlockCost {
                     times,
                     beside: beside(u, times)?,
                     hides,
                     update,
                     resident: u.int_in_range(0..=9)?,
-                    kept: Kept {
-                        backward: u.int_in_range(0..=5)?,
-                        gradients: u.int_in_range(0..=5)?,
-                        apart: u.int_in_range(0..=5)?,
-                    },
+                    kept,
+                    most: kept.backward + kept.gradients + u.int_in_range(0..=5)?,
                 });
             }
             choices.push(Choice { devices, kind, blocks: of });
@@ -116,12 +118,7 @@ impl World {
             let run = blocks[first..end].iter().fold(BlockCost::NOTHING, BlockCost::and);
             let (busy, waited) =
                 (run.step(self.micro_batches, self.splits), self.waits(run.taken(self.splits)));
-            let mut held = 0;
-            for block in &blocks[first..end] {
-                let (live, kept) = (self.live(stages.len() - number), block.kept);
-                held += block.resident + live.backward * kept.backward + live.gradients * kept.gradients;
-                held += live.apart * kept.apart;
-            }
+            let held = held(&blocks[first..end], self.live(stages.len() - number));
             if held > self.kinds[*kind].capacity {
                 return None;
             }
