@@ -157,8 +157,8 @@ pub fn cheapest(question: &Question<'_>, say: &dyn Fn(String)) -> Result<Answer,
     for many in rounds {
         let (first, numbers) = asked.first(&|setup| sizes.guess(setup), many);
         let mut guesses = vec![f64::INFINITY; setups.len()];
-        for &number in &numbers {
-            guesses[number] = guess(&setups[number], &first[number]);
+        for &(number, light) in &numbers {
+            guesses[number] = guess(&setups[number], &setups[light], &first[number]);
         }
         if many > ASKED * each {
             asked.tight = unequal::tightened(&asked)?;
@@ -234,8 +234,12 @@ impl<'a> Asked<'a> {
     ///
     /// So many of the best guesses are asked, in batches, and not when what others take is less than
     /// what products alone take in theirs. Where more is computed again a setup is no faster: it is
-    /// not asked unless the one that keeps more does not fit. Besides, the setups of which it is known.
-    fn first(&self, guess: &dyn Fn(&Setup) -> f64, many: usize) -> (Vec<Outcome<Priced>>, Vec<usize>) {
+    /// not asked unless the one that keeps more does not fit. Besides, the setups of which it is known, each with the one that was asked.
+    fn first(
+        &self,
+        guess: &dyn Fn(&Setup) -> f64,
+        many: usize,
+    ) -> (Vec<Outcome<Priced>>, Vec<(usize, usize)>) {
         let setups = self.setups;
         let at_peak = |number: usize| self.price(number, &[], f64::INFINITY).unwrap_or_else(|_| nothing());
         let mut known: Vec<Outcome<Priced>> = (0..setups.len()).into_par_iter().map(at_peak).collect();
@@ -260,14 +264,14 @@ impl<'a> Asked<'a> {
             }
         }
         // What is known of a setup is known of those that compute more again.
-        let mut told: Vec<usize> = Vec::new();
+        let mut told: Vec<(usize, usize)> = Vec::new();
         for all in variants {
             let is_asked = |it: &&usize| asked.contains(it);
             let Some(&light) = all.iter().find(is_asked) else { continue };
             let least = known[light].lower_bound;
             for &it in all.iter().filter(|&&it| it >= light) {
                 known[it].lower_bound = known[it].lower_bound.max(least);
-                told.push(it);
+                told.push((it, light));
             }
         }
         (known, told)
@@ -381,19 +385,20 @@ fn nothing() -> Outcome<Priced> {
     Outcome { lower_bound: 0.0, ways: Vec::new() }
 }
 
-/// What a setup may take by a close look (seconds), in which a pipeline fills and drains; more than
-/// anything where the first look has found ways to run it in one group, of which a plan says more.
-fn guess(setup: &Setup, first: &Outcome<Priced>) -> f64 {
+/// What a setup may take by a close look (seconds), in which a pipeline fills and drains, by what is known of the one
+/// that was asked, in which less may be computed again; more than anything where the first look has found ways to run it in one group, of which a plan says more.
+fn guess(setup: &Setup, asked: &Setup, first: &Outcome<Priced>) -> f64 {
     if !first.ways.is_empty() && setup.groups == 1 {
         return f64::INFINITY;
     }
-    let again = match setup.recompute {
+    let again = |setup: &Setup| match setup.recompute {
         Recompute::Selective => AGAIN[0],
         Recompute::Full => AGAIN[1],
         _ => 1.0,
     };
     let groups = exact(u64::try_from(setup.groups).unwrap_or(u64::MAX));
-    first.lower_bound * again * (1.0 + (groups - 1.0) / exact(setup.micro_batches) / 2.0)
+    first.lower_bound * again(setup) / again(asked)
+        * (1.0 + (groups - 1.0) / exact(setup.micro_batches) / 2.0)
 }
 
 /// What no plan of its setup is faster than (seconds).

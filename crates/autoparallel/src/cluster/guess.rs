@@ -97,13 +97,23 @@ impl<'a> Sizes<'a> {
         Ok(sizes)
     }
 
-    /// A rough price (seconds); a thousand times as much where it would hardly fit.
+    /// A rough price (seconds), where the last axis of the mesh splits products, or examples as the others do; a thousand
+    /// times as much where it would hardly fit.
     pub(super) fn guess(&self, setup: &Setup) -> f64 {
+        let (each, axes, node) = (setup.mesh.devices(), setup.mesh.sizes(), self.machine.devices_per_node());
+        let last = axes.last().copied().filter(|&it| axes.len() > 1 || it <= node);
+        let at_once = self.examples / exact(setup.micro_batches);
+        let may_be = |&tensor: &u64| exact(each / tensor) <= at_once;
+        let all = last.into_iter().chain([1]).filter(may_be);
+        all.map(|tensor| self.split(setup, tensor))
+            .reduce(f64::min)
+            .unwrap_or_else(|| self.split(setup, each))
+    }
+
+    /// The same, where so many devices split products.
+    fn split(&self, setup: &Setup, tensor: u64) -> f64 {
         let groups = exact(u64::try_from(setup.groups).unwrap_or(u64::MAX));
         let each = exact(setup.mesh.devices());
-        let axes = setup.mesh.sizes();
-        let node = self.machine.devices_per_node();
-        let tensor = axes.last().copied().filter(|&it| axes.len() > 1 || it <= node).unwrap_or(1);
         let data = setup.mesh.devices() / tensor;
         let (runs, examples) = (exact(setup.micro_batches), self.examples / exact(setup.micro_batches));
         let again = if setup.recompute == Recompute::Full { self.forward } else { 0.0 };
@@ -132,8 +142,8 @@ impl<'a> Sizes<'a> {
             _ => self.blocks * self.handed,
         };
         // The first group keeps as many micro-batches as there are groups, each of a part of the model.
-        let held = self.states / (groups * exact(tensor)) / exact(data).min(4.0)
-            + kept * examples / each.max(1.0) * groups.min(runs) / groups;
+        let held =
+            self.states / (groups * each) + kept * examples / each.max(1.0) * groups.min(runs) / groups;
         if held > self.capacity { 1e3 * seconds * held / self.capacity } else { seconds }
     }
 }
