@@ -191,7 +191,8 @@ pub fn cheapest(question: &Question<'_>, say: &dyn Fn(String)) -> Result<Answer,
     // What is proven of groups that are alike says nothing of others.
     let bound =
         |chosen: &Chosen| Ok(if chosen.is_alike() { bound } else { unequal::bound(&asked)?.min(bound) });
-    finished.answer(question, from_ref(&known), (setups.len(), priced), &bound)
+    let nearest = || asked.nearest();
+    finished.answer(question, from_ref(&known), (setups.len(), priced), (&bound, &nearest))
 }
 
 /// What is known of a pipeline that takes so long, where nothing takes less than a bound (seconds).
@@ -222,12 +223,16 @@ struct Asked<'a> {
     parts: Mutex<BTreeMap<usize, Vec<Part>>>,
     /// The same with less memory, of setups that were asked for that.
     tight: BTreeMap<usize, Vec<Part>>,
+    /// What a device holds in the setup that comes nearest to fitting (bytes), of those that were looked at closely, and
+    /// its number.
+    nearest: Mutex<Option<(u64, usize)>>,
 }
 
 impl<'a> Asked<'a> {
     fn new(question: &'a Question<'a>, known: &'a Known, setups: &'a [Setup]) -> Self {
         let (seen, priced, parts) = (Mutex::default(), Mutex::default(), Mutex::default());
-        Self { question, known, setups, seen, priced, parts, tight: BTreeMap::new() }
+        let (tight, nearest) = (BTreeMap::new(), Mutex::default());
+        Self { question, known, setups, seen, priced, parts, tight, nearest }
     }
 
     /// What is known of setups with all memory: how fast they are, and in which ways they fit so.
@@ -295,6 +300,21 @@ impl<'a> Asked<'a> {
         found.all.iter().map(|&(number, seconds, way)| way.of(&self.setups[number], seconds)).collect()
     }
 
+    /// What comes nearest to fitting, in words.
+    fn nearest(&self) -> Result<String, Failure> {
+        let mut least: Option<(u64, usize)> = None;
+        for (number, setup) in self.setups.iter().enumerate() {
+            let bytes = units(self.known.step(self.question, setup)?.least.bytes(setup).ceil());
+            least = [least, Some((bytes, number))].into_iter().flatten().min();
+        }
+        let looked = *self.nearest.lock().unwrap_or_else(PoisonError::into_inner);
+        let proven = least.filter(|it| it.0 > self.question.capacity());
+        let Some((bytes, number)) = proven.or(looked) else { return Ok(String::new()) };
+        let how = if proven.is_some() { "takes at least" } else { "would take about" };
+        let bytes = cost_models::quantity::bytes(bytes);
+        Ok(format!(": what comes nearest, {}, {how} {bytes} there", self.setups[number]))
+    }
+
     /// How many plans say what blocks take.
     fn looks(&self) -> usize {
         self.parts.lock().unwrap_or_else(PoisonError::into_inner).values().map(Vec::len).sum()
@@ -350,7 +370,15 @@ impl<'a> Asked<'a> {
         for &under_way in &plans {
             let bounded = |live| Space::Of(room.saturating_mul(count), live);
             let space = under_way.map_or(Space::Unbounded, bounded);
-            let Some((plan, part)) = part(question, setup, step, space, (&trail, &slow))? else { break };
+            let (plan, part) = match part(question, setup, step, space, (&trail, &slow))? {
+                Ok(planned) => planned,
+                Err(needs) => {
+                    let mut nearest = self.nearest.lock().unwrap_or_else(PoisonError::into_inner);
+                    let needs = needs.map(|it| (it.div_ceil(count), number));
+                    *nearest = [*nearest, needs].into_iter().flatten().min();
+                    break;
+                }
+            };
             let Part { blocks, message, .. } = &part;
             if under_way.is_none() {
                 // The group that has most to do does as much as one of equal ones.

@@ -162,6 +162,16 @@ impl PlanError {
         matches!(self.last(), Self::Search(DoesNotFit { .. } | DoesNotFitTogether { .. }))
     }
 
+    /// What the nearest plan needs on a device, as far as is known, where there is none for want of memory (bytes).
+    pub fn needs(&self) -> Option<u64> {
+        use SearchError::{DoesNotFit, DoesNotFitTogether, NothingFound};
+        match self.last() {
+            Self::Search(DoesNotFit { least, .. } | DoesNotFitTogether { least, .. }) => Some(*least),
+            Self::Search(NothingFound { found, .. }) => Some(*found),
+            _ => None,
+        }
+    }
+
     /// Why there is no plan among the partitions that were looked at last.
     pub fn last(&self) -> &Self {
         match self {

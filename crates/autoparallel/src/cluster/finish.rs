@@ -104,16 +104,21 @@ impl Finished {
     }
 
     /// The best as the answer; how many setups there are, and how many were priced, and what none that is
-    /// chosen from among what the best is takes less than (seconds).
+    /// chosen from among what the best is takes less than (seconds); and what comes nearest to fitting, in words.
     pub(super) fn answer(
         self,
         question: &Question<'_>,
         known: &[Known],
         looked_at: (usize, usize),
-        bound: &dyn Fn(&Chosen) -> Result<f64, Failure>,
+        (bound, nearest): (&dyn Fn(&Chosen) -> Result<f64, Failure>, &dyn Fn() -> Result<String, Failure>),
     ) -> Result<Answer, Failure> {
         let Some((Way { chosen, kind, .. }, pipeline)) = self.best else {
-            return Err(self.refused.unwrap_or_else(|| none_fits(question, looked_at.0, known)));
+            let words = nearest()?;
+            // Without setups that can be compared, what was tried last says more.
+            return Err(match self.refused {
+                Some(refused) if words.is_empty() => refused,
+                _ => none_fits(question, (looked_at.0, &words), known),
+            });
         };
         let pipeline = Pipeline { proof: proof(bound(&chosen)?, pipeline.seconds()), ..pipeline };
         Ok(Answer { pipeline, chosen, kind, looked_at })
@@ -162,7 +167,7 @@ fn planned(
 }
 
 /// Why there is no pipeline where there are so many setups.
-fn none_fits(question: &Question<'_>, setups: usize, known: &[Known]) -> Failure {
+fn none_fits(question: &Question<'_>, (setups, nearest): (usize, &str), known: &[Known]) -> Failure {
     let refused = known.iter().fold(Refused::default(), |refused, it| it.refused(refused));
     if refused.everywhere() {
         let message = format!("none of {setups} setups can have what is fixed{refused}");
@@ -177,7 +182,7 @@ fn none_fits(question: &Question<'_>, setups: usize, known: &[Known]) -> Failure
     Failure::input(
         "no pipeline",
         format!(
-            "none of {setups} setups was found to fit {} on a device{pinned}; more devices, or with `--recompute \
+            "none of {setups} setups was found to fit {} on a device{pinned}{nearest}; more devices, or with `--recompute \
              full` smaller micro-batches would help{refused}",
             cost_models::quantity::bytes(most.unwrap_or(0))
         ),

@@ -85,6 +85,19 @@ impl Least {
         (self.blocks, exact(micro_batches) * (self.forward + self.backward) + self.update)
     }
 
+    /// What its groups can do with of a setup, whatever the schedule: blocks for each byte of a device.
+    fn rooms(&self, setup: &Setup) -> Vec<f64> {
+        let each = exact(setup.mesh.devices());
+        let groups = u64::try_from(setup.groups).unwrap_or(u64::MAX);
+        let live = |group: u64| exact((groups - group).min(setup.micro_batches));
+        (0..groups).map(|group| each / (self.resident + live(group) * self.kept)).collect()
+    }
+
+    /// What a device holds of a setup at least, however it is cut (bytes).
+    pub(super) fn bytes(&self, setup: &Setup) -> f64 {
+        self.blocks / self.rooms(setup).iter().sum::<f64>()
+    }
+
     /// What a setup takes at least by a schedule, however it is cut (seconds); infinite if it does not
     /// fit.
     ///
@@ -97,11 +110,7 @@ impl Least {
         let groups = u64::try_from(setup.groups).unwrap_or(u64::MAX);
         let runs = exact(setup.micro_batches);
         let count = usize::try_from(setup.micro_batches).unwrap_or(usize::MAX);
-        let room = |group: u64| {
-            let live = exact((groups - group).min(setup.micro_batches));
-            exact(capacity) * each / (self.resident + live * self.kept)
-        };
-        let rooms: Vec<f64> = (0..groups).map(room).collect();
+        let rooms: Vec<f64> = self.rooms(setup).into_iter().map(|it| exact(capacity) * it).collect();
         if rooms.iter().sum::<f64>() < self.blocks - ROUNDING
             || kind.check(setup.groups, chunks, count).is_err()
         {

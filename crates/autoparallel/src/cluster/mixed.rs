@@ -86,7 +86,7 @@ pub(super) fn cheapest(question: &Question<'_>, say: &dyn Fn(String)) -> Result<
     let found = found.into_iter().collect::<Result<Vec<Vec<Way>>, _>>()?.into_iter().flatten();
     let mut finished = Finished::default();
     finished.plan(question, &asked.known[0], &found.collect::<Vec<_>>(), say)?;
-    finished.answer(question, &asked.known, (listed.len(), wanted), &|_| Ok(bound))
+    finished.answer(question, &asked.known, (listed.len(), wanted), (&|_| Ok(bound), &|| Ok(String::new())))
 }
 
 impl Asked<'_> {
@@ -197,7 +197,7 @@ impl Asked<'_> {
         let question = &self.of_kind[kind];
         let step = self.known[kind].step(question, setup)?;
         let trail = Mutex::new(Trail::default());
-        let Some((_, loose)) = part(question, setup, &step, Space::Unbounded, (&trail, &|_| false))? else {
+        let Ok((_, loose)) = part(question, setup, &step, Space::Unbounded, (&trail, &|_| false))? else {
             return Ok(Vec::new());
         };
         self.known[kind].note(&loose.mesh, loose.refused.as_ref());

@@ -43,14 +43,18 @@ pub(super) enum Space {
     Of(u64, u64),
 }
 
-/// What blocks take on the mesh of a setup, and the plan that says so; nothing if there is no plan.
+/// A plan of the whole model and what blocks take by it; or what the nearest needs, where there is none for want of
+/// memory (bytes).
+pub(super) type Planned = Result<(Plan, Part), Option<u64>>;
+
+/// What blocks take on the mesh of a setup, and the plan that says so.
 pub(super) fn part(
     question: &Question<'_>,
     setup: &Setup,
     step: &WholeStep,
     space: Space,
     (trail, enough): After<'_, Part>,
-) -> Result<Option<(Plan, Part)>, Failure> {
+) -> Result<Planned, Failure> {
     let WholeStep { prepared, homes, blocks, .. } = step;
     let machine = question.machine().clone().with_devices(setup.mesh.devices());
     let machine = machine.map_err(|error| Failure::Usage(error.to_string()))?;
@@ -76,11 +80,13 @@ pub(super) fn part(
         Ok(Part { mesh: setup.mesh.clone(), kind: question.kind, blocks, message, refused })
     };
     let enough = |plan: &Plan| of(plan, &[]).is_ok_and(|part| enough(&part));
-    let Some((plan, errors)) = planned((trail, &enough), prepared, &header, &target, &prices) else {
-        return Ok(None);
-    };
-    let part = of(&plan, &errors)?;
-    Ok(Some((plan, part)))
+    match planned((trail, &enough), prepared, &header, &target, &prices) {
+        Ok((plan, errors)) => {
+            let part = of(&plan, &errors)?;
+            Ok(Ok((plan, part)))
+        }
+        Err(needs) => Ok(Err(needs)),
+    }
 }
 
 /// What blocks take with what memory there is while as many micro-batches are under way as half of the groups,
@@ -97,7 +103,7 @@ pub(super) fn tighter(
     under_way.dedup();
     let mut parts: Vec<Part> = Vec::new();
     for live in under_way {
-        if let Some((_, tight)) = part(question, setup, step, Space::Of(capacity, live), (trail, &|_| false))?
+        if let Ok((_, tight)) = part(question, setup, step, Space::Of(capacity, live), (trail, &|_| false))?
             && parts.iter().chain([loose]).all(|it| it.blocks != tight.blocks)
         {
             parts.push(tight);
@@ -106,25 +112,25 @@ pub(super) fn tighter(
     Ok(parts)
 }
 
-/// The plan with all that can be fixed, and why the rest cannot; nothing if there is no plan.
+/// The plan with all that can be fixed, and why the rest cannot; or what the nearest needs (bytes).
 fn planned(
     after: After<'_, Plan>,
     prepared: &Prepared,
     header: &plan::ModelFile,
     target: &Target<'_>,
     prices: &dyn Prices,
-) -> Option<(Plan, Vec<FixedError>)> {
+) -> Result<(Plan, Vec<FixedError>), Option<u64>> {
     let mut prepared = Cow::Borrowed(prepared);
     let mut errors: Vec<FixedError> = Vec::new();
     // Each error leaves less that is fixed.
     loop {
         match planned_after(after, &prepared, header, target, prices) {
-            Ok(plan) => return Some((plan, errors)),
+            Ok(plan) => return Ok((plan, errors)),
             Err(error) => {
-                let PlanError::Fixed(error) = error.last() else { return None };
+                let PlanError::Fixed(error) = error.last() else { return Err(error.needs()) };
                 let left = error.without(&prepared.fixed, &prepared.graph);
                 if left == prepared.fixed {
-                    return None;
+                    return Err(None);
                 }
                 prepared.to_mut().fixed = left;
                 errors.push(error.clone());
