@@ -30,14 +30,14 @@ use files::model_file::ModelFile;
 use plan::{Pipeline, Plan, Proof, Recipe, Recompute};
 use rayon::prelude::*;
 use schedule::Kind;
-use search::Trail;
 use search::cluster::{BlockCost, Found, Outcome, Setups};
+use search::{Live, Trail};
 
 use crate::staged::Forward;
 use finish::{Finished, LESS, Way};
 use known::{Known, WholeStep};
 use parts::{Part, Space, part};
-use played::by;
+use played::{by, longer, together};
 pub use setups::{Chosen, Pins, Setup};
 
 /// At most so many setups are looked at with little memory, or where more is computed again: where
@@ -158,7 +158,7 @@ pub fn cheapest(question: &Question<'_>, say: &dyn Fn(String)) -> Result<Answer,
         let (first, numbers) = asked.first(&|setup| sizes.guess(setup), many);
         let mut guesses = vec![f64::INFINITY; setups.len()];
         for &(number, light) in &numbers {
-            guesses[number] = guess(&setups[number], &setups[light], &first[number]);
+            guesses[number] = asked.guess((number, light), &first[number]);
         }
         if many > ASKED * each {
             asked.tight = unequal::tightened(&asked)?;
@@ -295,6 +295,30 @@ impl<'a> Asked<'a> {
         self.price(number, &under_way, f64::INFINITY).unwrap_or_else(|_| nothing())
     }
 
+    /// What a setup may take by a close look (seconds), in which a pipeline fills and drains and memory costs what it
+    /// has too little of, by what is known of the one that was asked, in which less may be computed again; more than
+    /// anything where the first look has found ways to run it in one group, of which a plan says more.
+    fn guess(&self, (number, asked): (usize, usize), first: &Outcome<Priced>) -> f64 {
+        let setup = &self.setups[number];
+        if !first.ways.is_empty() && setup.groups == 1 {
+            return f64::INFINITY;
+        }
+        let again = |number: usize| match self.setups[number].recompute {
+            Recompute::Selective => AGAIN[0],
+            Recompute::Full => AGAIN[1],
+            _ => 1.0,
+        };
+        let groups = exact(u64::try_from(setup.groups).unwrap_or(u64::MAX));
+        let parts = self.parts.lock().unwrap_or_else(PoisonError::into_inner);
+        let longer = parts.get(&number).and_then(|it| it.first()).map_or(1.0, |part| {
+            let [half, _] = setup.under_way();
+            longer(exact(together(&part.blocks).held(Live::of(half))) / groups, self.question.capacity())
+        });
+        first.lower_bound * again(number) / again(asked)
+            * (1.0 + (groups - 1.0) / exact(setup.micro_batches) / 2.0)
+            * longer
+    }
+
     /// The ways that were found, the best first.
     fn alike(&self, found: &Found<'_, Priced>) -> Vec<Way> {
         found.all.iter().map(|&(number, seconds, way)| way.of(&self.setups[number], seconds)).collect()
@@ -411,22 +435,6 @@ impl<'a> Asked<'a> {
 /// What is known of what cannot be planned.
 fn nothing() -> Outcome<Priced> {
     Outcome { lower_bound: 0.0, ways: Vec::new() }
-}
-
-/// What a setup may take by a close look (seconds), in which a pipeline fills and drains, by what is known of the one
-/// that was asked, in which less may be computed again; more than anything where the first look has found ways to run it in one group, of which a plan says more.
-fn guess(setup: &Setup, asked: &Setup, first: &Outcome<Priced>) -> f64 {
-    if !first.ways.is_empty() && setup.groups == 1 {
-        return f64::INFINITY;
-    }
-    let again = |setup: &Setup| match setup.recompute {
-        Recompute::Selective => AGAIN[0],
-        Recompute::Full => AGAIN[1],
-        _ => 1.0,
-    };
-    let groups = exact(u64::try_from(setup.groups).unwrap_or(u64::MAX));
-    first.lower_bound * again(setup) / again(asked)
-        * (1.0 + (groups - 1.0) / exact(setup.micro_batches) / 2.0)
 }
 
 /// What no plan of its setup is faster than (seconds).

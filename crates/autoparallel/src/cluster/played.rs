@@ -34,8 +34,7 @@ impl Run {
     /// What it takes for a micro-batch, and its update (seconds).
     fn times(&self, splits: bool) -> (StageTimes, f64) {
         let (times, update) = (self.cost.taken(splits), self.cost.update);
-        let beyond = exact(self.cost.held(self.live)) / exact(self.capacity) - 1.0;
-        let longer = 1.0 + SQUEEZED * beyond.max(0.0);
+        let longer = longer(exact(self.cost.held(self.live)), self.capacity);
         let times = StageTimes {
             forward: longer * times.forward,
             backward: longer * times.backward,
@@ -43,6 +42,11 @@ impl Run {
         };
         (times, update)
     }
+}
+
+/// How many times as long a stage takes that would hold so much (bytes) and may hold so much.
+pub(super) fn longer(held: f64, capacity: u64) -> f64 {
+    1.0 + SQUEEZED * (held / exact(capacity) - 1.0).max(0.0)
 }
 
 /// What blocks take and hold together.
