@@ -165,7 +165,7 @@ pub fn cheapest(question: &Question<'_>, say: &dyn Fn(String)) -> Result<Answer,
         }
         let most = MOST[usize::from(first.iter().any(|it| !it.ways.is_empty()))];
         let mut alike = Setups::new(first, guesses, most);
-        let (mut composed, mut of) = (Vec::new(), usize::MAX);
+        let (mut composed, mut of, mut under) = (Vec::new(), usize::MAX, 0.0);
         // What promises most is planned. Where it takes longer than that, or does not fit, others are looked at.
         loop {
             let taken = |number: usize, seconds: f64, way: &Priced| {
@@ -177,12 +177,13 @@ pub fn cheapest(question: &Question<'_>, say: &dyn Fn(String)) -> Result<Answer,
             let mut ways = asked.alike(&found);
             let least =
                 ways.iter().map(|it| finished.taken(it).unwrap_or(it.seconds)).fold(f64::INFINITY, f64::min);
-            // More is composed of what more setups were asked.
-            if of != asked.looks() {
-                composed = unequal::composed(&asked, LESS * least.min(finished.seconds()));
-                of = asked.looks();
+            // More is composed of what more setups were asked, and where others do not keep their promise.
+            let below = LESS * least.min(finished.seconds());
+            if of != asked.looks() || below > under {
+                composed = unequal::composed(&asked, below);
+                (of, under) = (asked.looks(), below);
             }
-            ways.extend(composed.iter().filter(|it| it.seconds < LESS * least).cloned());
+            ways.extend(composed.iter().filter(|it| it.seconds < below).cloned());
             if !finished.next(question, &known, ways, say)? {
                 break;
             }
