@@ -40,9 +40,8 @@ use parts::{Part, Space, part};
 use played::{by, longer, together};
 pub use setups::{Chosen, Pins, Setup};
 
-/// At most so many setups are looked at with little memory, or where more is computed again: where
-/// nothing is had without, and where something is.
-const MOST: [usize; 2] = [5, 3];
+/// At most so many setups that something comes of are looked at with little memory, or where more is computed again.
+const MOST: usize = 8;
 /// So many setups are asked how fast they are, if not all.
 const ASKED: usize = 24;
 /// How many times as many where axes are for one thing each.
@@ -163,8 +162,7 @@ pub fn cheapest(question: &Question<'_>, say: &dyn Fn(String)) -> Result<Answer,
         if many > ASKED * each {
             asked.tight = unequal::tightened(&asked)?;
         }
-        let most = MOST[usize::from(first.iter().any(|it| !it.ways.is_empty()))];
-        let mut alike = Setups::new(first, guesses, most);
+        let mut alike = Setups::new(first, guesses, MOST);
         let (mut composed, mut of, mut under) = (Vec::new(), usize::MAX, 0.0);
         // What promises most is planned. Where it takes longer than that, or does not fit, others are looked at.
         loop {

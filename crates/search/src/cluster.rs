@@ -14,7 +14,7 @@ use schedule::StageTimes;
 use crate::live::Live;
 
 /// How many times as many setups are tried as are to be had.
-const TRIED: usize = 6;
+const TRIED: usize = 3;
 /// How many setups are priced at a time.
 const BATCH: usize = 2;
 
@@ -40,7 +40,7 @@ pub struct Found<'a, T> {
 ///
 /// Setups are looked at closely in the order of guesses, what they may take (seconds; infinite where no close look is
 /// wanted), where guess and bound are below the best that is had and no way that is known may still be had: at
-/// most so many that something comes of, and twice as many in all.
+/// most so many that something comes of, and three times as many in all.
 #[derive(Debug)]
 pub struct Setups<T> {
     known: Vec<Outcome<T>>,
