@@ -1,6 +1,7 @@
 //! The rules that the repository itself obeys.
 
 mod circles; // which modules use each other
+mod licences; // of what is built with
 mod wildcards; // where operations are told apart
 
 use std::collections::{BTreeMap, BTreeSet};
