@@ -51,7 +51,7 @@ const TOGETHER_WITH_NORMS: [&str; 4] = [
 const TOGETHER: usize = 48;
 
 /// Where `.ci/run` puts the compiler.
-fn folder() -> PathBuf {
+pub(crate) fn folder() -> PathBuf {
     let build = Path::new(env!("CARGO_TARGET_TMPDIR")).parent().unwrap();
     build.join("nvrtc/nvidia/cu13/lib")
 }
@@ -142,11 +142,13 @@ fn left_out(program: &Program, tasks: &[Task]) -> Option<String> {
     None
 }
 
-/// What every plan of the corpus needs: the models as they are on one device and two, training steps,
+/// Programs, or why there are none.
+pub(crate) type Programs = Result<Vec<Program>, String>;
+
+/// Every plan of the corpus, lowered: the models as they are on one device and two, training steps,
 /// and the plans that run on the GPU of tests, which has pinned ones, larger meshes, what goes round
 /// rings and squares, pipelines, and steps of prompts and of single tokens.
-fn needed() -> Needed {
-    let mut needed = Needed::default();
+pub(crate) fn all_programs() -> impl Iterator<Item = (String, Programs)> {
     let models = ["1", "2"].into_iter().map(corpus::programs);
     let steps = [("2", Precision::F32), ("1", Precision::Bf16), ("2", Precision::Bf16Stochastic)];
     let steps = steps.into_iter().map(|(mesh, precision)| training::programs(mesh, precision));
@@ -156,7 +158,13 @@ fn needed() -> Needed {
         training::in_time::programs,
         generation::gpu::programs_of_all,
     ];
-    for (title, programs) in models.chain(steps).chain(run.into_iter().map(|it| it())).flatten() {
+    models.chain(steps).chain(run.into_iter().map(|it| it())).flatten()
+}
+
+/// What every plan of the corpus needs.
+fn needed() -> Needed {
+    let mut needed = Needed::default();
+    for (title, programs) in all_programs() {
         match programs {
             Ok(programs) => programs.iter().for_each(|it| needed.add_program(&title, it)),
             Err(error) => needed.faults.push(format!("{title}: {error}")),

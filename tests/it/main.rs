@@ -31,6 +31,8 @@ mod papers; // partitions in time against the papers that they come from
 #[cfg(test)]
 mod pages; // pages that cannot rot
 #[cfg(test)]
+mod ptx; // kernels for GPUs, run by an interpreter of what they are compiled to
+#[cfg(test)]
 #[path = "../../crates/lower/src/tests/sketch.rs"]
 #[expect(dead_code, reason = "much of it serves tests of other packages")]
 mod sketch; // plans made by hand

@@ -23,7 +23,7 @@ use device::Bench;
 use files::Failure;
 use files::written;
 
-pub use equal::compared;
+pub use equal::{Case, apart, cases, compared};
 use goal::Judged;
 use kept::{Kept, Place};
 pub use options::OnGpu;

@@ -29,7 +29,7 @@ pub use cluster::Cluster;
 pub use cpu_run::CpuRun;
 pub use exposed::Exposed;
 pub use fit::Fit;
-pub use gpu::{OnGpu, compared};
+pub use gpu::{Case, OnGpu, apart, cases, compared};
 pub use growth::Growth;
 pub use overlap::Overlap;
 pub use planning::Planning;

@@ -42,6 +42,7 @@ pub use gpu::{Facts, count, known};
 pub use library::NotFound;
 pub use missing::missing;
 pub use nccl::{ENDING, Exchanged, Links, nccl};
+pub use orders::orders;
 pub use nvrtc::{Architecture, CompileError, Compiled, Nvrtc};
 pub use ranks::Issuing;
 pub use sample::Sample;

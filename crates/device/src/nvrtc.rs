@@ -132,6 +132,19 @@ impl Nvrtc {
 
     /// Compiles a program for an architecture; what the assembler says of each kernel is in the log.
     pub fn compile(&self, source: &str, architecture: &Architecture) -> Result<Compiled, CompileError> {
+        let (unit, log) = self.compiled(source, &format!("{architecture}"))?;
+        let cubin = unit.taken("nvrtcGetCUBIN", self.functions.cubin_size, self.functions.cubin)?;
+        Ok(Compiled { cubin, ptx: unit.ptx()?, log })
+    }
+
+    /// What the assembler would be given for an architecture: PTX.
+    pub fn ptx(&self, source: &str, architecture: &Architecture) -> Result<String, CompileError> {
+        let number = architecture.0.trim_start_matches("sm_");
+        self.compiled(source, &format!("compute_{number}"))?.0.ptx()
+    }
+
+    /// Compiles a program for an architecture, or for a virtual one; what is said of it.
+    fn compiled(&self, source: &str, architecture: &str) -> Result<(Unit<'_>, String), CompileError> {
         let source = CString::new(source).map_err(|_| CompileError::Zero)?;
         let options = [
             format!("--gpu-architecture={architecture}"),
@@ -163,13 +176,15 @@ impl Nvrtc {
             (created, compiled)
         };
         unit.expect("nvrtcCreateProgram", created, "")?;
-        let text = |bytes: Vec<u8>| String::from_utf8_lossy(&bytes).trim_end_matches('\0').to_owned();
         let log = text(unit.taken("nvrtcGetProgramLog", self.functions.log_size, self.functions.log)?);
         unit.expect("nvrtcCompileProgram", compiled, &log)?;
-        let cubin = unit.taken("nvrtcGetCUBIN", self.functions.cubin_size, self.functions.cubin)?;
-        let ptx = text(unit.taken("nvrtcGetPTX", self.functions.ptx_size, self.functions.ptx)?);
-        Ok(Compiled { cubin, ptx, log })
+        Ok((unit, log))
     }
+}
+
+/// A text without the zero at its end.
+fn text(bytes: Vec<u8>) -> String {
+    String::from_utf8_lossy(&bytes).trim_end_matches('\0').to_owned()
 }
 
 /// The second part of the library in a folder, loaded if it is there.
@@ -201,6 +216,10 @@ impl Unit<'_> {
             error: error.to_string_lossy().into_owned(),
             log: log.to_owned(),
         })
+    }
+
+    fn ptx(&self) -> Result<String, CompileError> {
+        Ok(text(self.taken("nvrtcGetPTX", self.functions.ptx_size, self.functions.ptx)?))
     }
 
     /// What a pair of functions gives: how many bytes, and the bytes.

@@ -111,6 +111,11 @@ impl Alike {
     }
 }
 
+/// In which order the dimensions of values lie on a device, of those that do not lie row-major.
+pub fn orders(program: &Program) -> BTreeMap<BufferId, Vec<usize>> {
+    Orders::of(program).orders
+}
+
 impl<'a> Orders<'a> {
     pub(crate) fn of(program: &'a Program) -> Self {
         let mut orders = Self { program, orders: BTreeMap::new() };

@@ -91,12 +91,7 @@ impl Multiplied {
 impl Given {
     /// What a kernel is given for an argument.
     fn value(&self, argument: Argument) -> Result<u64, DeviceError> {
-        let value = match argument {
-            Argument::Operand(number) => self.operands.get(number).copied(),
-            Argument::Result(number) => self.results.get(number).copied(),
-            Argument::Room(from) => Some(self.room + from),
-            Argument::Integer(value) => Some(value.cast_unsigned()),
-        };
+        let value = argument.value(&self.operands, &self.results, self.room);
         value.ok_or_else(|| DeviceError::Program("a kernel has an argument that is not there".to_owned()))
     }
 

@@ -209,6 +209,19 @@ impl Kernel {
     }
 }
 
+impl Argument {
+    /// What a kernel is given, where operands, results and the room of a work start at these addresses; none if
+    /// there is no such operand or result.
+    pub fn value(self, operands: &[u64], results: &[u64], room: u64) -> Option<u64> {
+        match self {
+            Self::Operand(number) => operands.get(number).copied(),
+            Self::Result(number) => results.get(number).copied(),
+            Self::Room(from) => Some(room + from),
+            Self::Integer(value) => Some(value.cast_unsigned()),
+        }
+    }
+}
+
 impl Work {
     /// The same, given something else for each argument.
     pub fn given(mut self, other: impl Fn(Argument) -> Argument) -> Self {

@@ -18,7 +18,8 @@ use kernels::Array;
 use planner_ir::DType;
 
 use super::{Given, Row, Section};
-use case::{Case, Cases};
+use case::Cases;
+pub use case::Case;
 
 const SECTION: Section = Section {
     name: "kernels against processors",
@@ -72,11 +73,16 @@ pub(super) fn rows(given: &Given<'_>, bench: &mut Bench) -> Vec<Row> {
     rows
 }
 
+/// Everything that is held against processors, in its smallest extents: some at a time.
+pub fn cases() -> impl Iterator<Item = Result<Vec<Case>, Failure>> {
+    makers().into_iter().map(|make| make(Extent::Small))
+}
+
 /// The names of the operations of which kernels are held against processors (`device::named`).
 pub fn compared() -> Result<BTreeSet<String>, Failure> {
     let mut compared = BTreeSet::new();
-    for make in makers() {
-        compared.extend(make(Extent::Small)?.into_iter().flat_map(|it| it.of));
+    for some in cases() {
+        compared.extend(some?.into_iter().flat_map(|it| it.of));
     }
     Ok(compared)
 }
@@ -121,7 +127,7 @@ fn makers() -> Vec<Make> {
 
 /// The largest difference, as a part of the largest number; infinite where a number is none that should be
 /// one.
-pub(super) fn apart(found: &Array, expected: &Array) -> f64 {
+pub fn apart(found: &Array, expected: &Array) -> f64 {
     let (Ok(found), Ok(expected)) = (numbers(found), numbers(expected)) else { return f64::INFINITY };
     if found.len() != expected.len() {
         return f64::INFINITY;

@@ -8,15 +8,19 @@ use kernels::{Array, Span, Tensor, TensorMut, compute, evaluate};
 use planner_ir::{Binary, DType, Op, Type};
 
 /// What is computed, of what, and what comes of it.
-pub(super) struct Case {
-    pub(super) name: String,
+pub struct Case {
+    /// What it is called.
+    pub name: String,
     /// The operations that it is of; none of copies and sums for exchanges.
-    pub(super) of: Vec<String>,
-    pub(super) trial: Trial,
-    pub(super) operands: Vec<Array>,
-    pub(super) expected: Vec<Array>,
+    pub of: Vec<String>,
+    /// The kernels, or what they are made for.
+    pub trial: Trial,
+    /// What they read.
+    pub operands: Vec<Array>,
+    /// What they are to make.
+    pub expected: Vec<Array>,
     /// How far results may be from it, as a part of the largest number of each.
-    pub(super) most: f64,
+    pub most: f64,
 }
 
 /// A block of a value, and where it lies in it; nowhere if it is the whole.
