@@ -10,6 +10,4 @@ mod cases; // what `bench gpu` compares
 mod plans; // what plans of the corpus launch
 mod random; // operands of operations
 mod pack; // the files of PTX
-
-
-
+mod broken; // kernels broken on purpose

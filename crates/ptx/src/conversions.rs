@@ -49,7 +49,10 @@ fn wholes(ways: &[&str], to: &str, from: &str) -> Option<Function> {
 
 /// A number toward zero, or to the outermost one; what is no number to 0.
 fn to_signed(number: f64, least: i64, most: i64) -> u64 {
-    #[expect(clippy::cast_possible_truncation, reason = "casts of Rust end at the outermost numbers, as `cvt` does")]
+    #[expect(
+        clippy::cast_possible_truncation,
+        reason = "casts of Rust end at the outermost numbers, as `cvt` does"
+    )]
     let whole = number as i64;
     whole.clamp(least, most).cast_unsigned()
 }
@@ -103,7 +106,7 @@ fn floats(name: &str) -> Option<Function> {
         "rn.f16x2.f32" => Two(|a, b| u64::from(half(single(a))) << 16 | u64::from(half(single(b)))),
         "rn.bf16x2.f32" => Two(|a, b| u64::from(bf16(single(a))) << 16 | u64::from(bf16(single(b)))),
         // To between 0 and 1, what is no number to 0.
-        "sat.f32.f32" => One(|x| of_single(single(x).max(0.0).min(1.0))),
+        "sat.f32.f32" => One(|x| if single(x).is_nan() { 0 } else { of_single(single(x).clamp(0.0, 1.0)) }),
         "rzi.f32.f32" => One(|x| of_single(single(x).trunc())),
         "rni.f32.f32" => One(|x| of_single(single(x).round_ties_even())),
         "rmi.f32.f32" => One(|x| of_single(single(x).floor())),

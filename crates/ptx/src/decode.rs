@@ -249,9 +249,7 @@ impl Names<'_> {
             (["bar", "warp", "sync"], [mask]) => Some(Operation::WarpBarrier { mask: self.source(mask)? }),
             (["membar", ..] | ["fence", ..], []) => Some(Operation::Fence),
             (["mov", type_], [to, from]) => self.moved(type_, to, from),
-            (["cvta", "to", "global", "u64"] | ["cvta", "local", "u64"], [to, from]) => {
-                self.same(to, from)
-            }
+            (["cvta", "to", "global", "u64"] | ["cvta", "local", "u64"], [to, from]) => self.same(to, from),
             (["setp", ..], _) => self.compared(&parts, operands),
             (["selp", _], [to, a, b, by]) => Some(Operation::Select {
                 to: self.register(to)?,
@@ -289,7 +287,8 @@ impl Names<'_> {
             }
             (["st", rest @ ..], [address, from]) => {
                 let (space, count, element) = access(rest)?;
-                let from = self.list(from).into_iter().map(|it| self.source(it)).collect::<Option<Vec<_>>>()?;
+                let from =
+                    self.list(from).into_iter().map(|it| self.source(it)).collect::<Option<Vec<_>>>()?;
                 (from.len() == count).then_some(())?;
                 Some(Operation::Store { space, from, element, address: self.address(address)? })
             }
@@ -322,7 +321,18 @@ impl Names<'_> {
                 Some(Operation::LoadMatrices { to, address: self.address(address)?, turned })
             }
             (
-                ["mma", "sync", "aligned", "m16n8k16", "row", "col", "f32", of @ ("f16" | "bf16"), other, "f32"],
+                [
+                    "mma",
+                    "sync",
+                    "aligned",
+                    "m16n8k16",
+                    "row",
+                    "col",
+                    "f32",
+                    of @ ("f16" | "bf16"),
+                    other,
+                    "f32",
+                ],
                 [to, a, b, c],
             ) if of == other => {
                 let narrow = if *of == "f16" { Narrow::Half } else { Narrow::Bf16 };
@@ -369,12 +379,14 @@ impl Names<'_> {
         let bits = u32::try_from(8 * element(type_)?.bytes).ok()?;
         if to.starts_with('{') {
             let (to, from) = (self.registers(to)?, self.source(from)?);
-            return (to.iter().map(|it| it.width).sum::<u32>() == bits).then_some(Operation::Split { to, from });
+            return (to.iter().map(|it| it.width).sum::<u32>() == bits)
+                .then_some(Operation::Split { to, from });
         }
         if from.starts_with('{') {
             let list = self.list(from);
             let width = bits / u32::try_from(list.len()).ok()?;
-            let from = list.into_iter().map(|it| Some((self.source(it)?, width))).collect::<Option<Vec<_>>>()?;
+            let from =
+                list.into_iter().map(|it| Some((self.source(it)?, width))).collect::<Option<Vec<_>>>()?;
             return Some(Operation::Join { to: self.register(to)?, from });
         }
         self.same(to, from)

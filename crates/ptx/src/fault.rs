@@ -112,7 +112,10 @@ impl fmt::Display for What {
                 write!(f, "the byte at {address:#x} is written and is only to be read: {near}")
             }
             Self::Race { address, near, other } => {
-                write!(f, "the byte at {address:#x} is accessed by {other} too, and no barrier is between: {near}")
+                write!(
+                    f,
+                    "the byte at {address:#x} is accessed by {other} too, and no barrier is between: {near}"
+                )
             }
             Self::Diverged { waiting, missing } => {
                 write!(f, "lanes {waiting:#010x} wait for lanes {missing:#010x}, which do not come")

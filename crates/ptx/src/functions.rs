@@ -43,10 +43,12 @@ fn wholes(name: &str) -> Option<Function> {
             let product = i64::from(signed(a)) * i64::from(signed(b));
             (product.cast_unsigned() >> 32) & 0xffff_ffff
         }),
-        "mul.hi.u32" => Two(|a, b| u64::from(low(a)) * u64::from(low(b)) >> 32),
+        "mul.hi.u32" => Two(|a, b| (u64::from(low(a)) * u64::from(low(b))) >> 32),
         "mul.wide.s32" => Two(|a, b| (i64::from(signed(a)) * i64::from(signed(b))).cast_unsigned()),
         "mul.wide.u32" => Two(|a, b| u64::from(low(a)) * u64::from(low(b))),
-        "mad.lo.s32" | "mad.lo.u32" => Three(|a, b, c| low(a).wrapping_mul(low(b)).wrapping_add(low(c)).into()),
+        "mad.lo.s32" | "mad.lo.u32" => {
+            Three(|a, b, c| low(a).wrapping_mul(low(b)).wrapping_add(low(c)).into())
+        }
         "mad.wide.s32" => {
             Three(|a, b, c| (i64::from(signed(a)) * i64::from(signed(b))).cast_unsigned().wrapping_add(c))
         }
@@ -85,18 +87,32 @@ fn long_wholes(name: &str) -> Option<Function> {
         "add.s64" | "add.u64" => Two(u64::wrapping_add),
         "sub.s64" | "sub.u64" => Two(u64::wrapping_sub),
         "mul.lo.s64" | "mul.lo.u64" => Two(u64::wrapping_mul),
-        "mul.hi.u64" => {
-            Two(|a, b| u64::try_from(u128::from(a) * u128::from(b) >> 64).unwrap_or(0))
-        }
+        "mul.hi.u64" => Two(|a, b| u64::try_from((u128::from(a) * u128::from(b)) >> 64).unwrap_or(0)),
         "mad.lo.s64" | "mad.lo.u64" => Three(|a, b, c| a.wrapping_mul(b).wrapping_add(c)),
         "div.u64" => Two(|a, b| a.checked_div(b).unwrap_or(u64::MAX)),
-        "div.s64" => Two(|a, b| {
-            if b == 0 { u64::MAX } else { a.cast_signed().wrapping_div(b.cast_signed()).cast_unsigned() }
-        }),
+        "div.s64" => {
+            Two(
+                |a, b| {
+                    if b == 0 {
+                        u64::MAX
+                    } else {
+                        a.cast_signed().wrapping_div(b.cast_signed()).cast_unsigned()
+                    }
+                },
+            )
+        }
         "rem.u64" => Two(|a, b| a.checked_rem(b).unwrap_or(u64::MAX)),
-        "rem.s64" => Two(|a, b| {
-            if b == 0 { u64::MAX } else { a.cast_signed().wrapping_rem(b.cast_signed()).cast_unsigned() }
-        }),
+        "rem.s64" => {
+            Two(
+                |a, b| {
+                    if b == 0 {
+                        u64::MAX
+                    } else {
+                        a.cast_signed().wrapping_rem(b.cast_signed()).cast_unsigned()
+                    }
+                },
+            )
+        }
         "min.s64" => Two(|a, b| a.cast_signed().min(b.cast_signed()).cast_unsigned()),
         "max.s64" => Two(|a, b| a.cast_signed().max(b.cast_signed()).cast_unsigned()),
         "min.u64" => Two(u64::min),
@@ -176,9 +192,9 @@ fn floats(name: &str) -> Option<Function> {
         "rcp.approx.ftz.f32" => One(|a| of_single(flushed(1.0 / flushed(single(a))))),
         "sqrt.rn.f32" | "sqrt.approx.f32" => One(|a| of_single(single(a).sqrt())),
         "rsqrt.approx.f32" => One(|a| of_single(narrowed(1.0 / f64::from(single(a)).sqrt()))),
-        "rsqrt.approx.ftz.f32" => One(|a| {
-            of_single(flushed(narrowed(1.0 / f64::from(flushed(single(a))).sqrt())))
-        }),
+        "rsqrt.approx.ftz.f32" => {
+            One(|a| of_single(flushed(narrowed(1.0 / f64::from(flushed(single(a))).sqrt()))))
+        }
         "ex2.approx.f32" => One(|a| of_single(power_of_2(single(a)))),
         "ex2.approx.ftz.f32" => One(|a| of_single(flushed(power_of_2(flushed(single(a)))))),
         "lg2.approx.f32" => One(|a| of_single(narrowed(f64::from(single(a)).log2()))),

@@ -92,35 +92,102 @@ pub(crate) enum Shuffle {
 /// What is done.
 #[derive(Debug)]
 pub(crate) enum Operation {
-    Compute { function: Function, to: Register, from: [Source; 4] },
+    Compute {
+        function: Function,
+        to: Register,
+        from: [Source; 4],
+    },
     /// A register from its parts, the lowest first.
-    Join { to: Register, from: Vec<(Source, u32)> },
+    Join {
+        to: Register,
+        from: Vec<(Source, u32)>,
+    },
     /// A register to its parts, the lowest first.
-    Split { to: Vec<Register>, from: Source },
-    Compare { holds: fn(u64, u64) -> bool, to: usize, from: [Source; 2], with: Option<(Connective, Truth)> },
-    Connect { connective: Connective, to: usize, from: [Truth; 2] },
-    Select { to: Register, from: [Source; 2], by: Truth },
+    Split {
+        to: Vec<Register>,
+        from: Source,
+    },
+    Compare {
+        holds: fn(u64, u64) -> bool,
+        to: usize,
+        from: [Source; 2],
+        with: Option<(Connective, Truth)>,
+    },
+    Connect {
+        connective: Connective,
+        to: usize,
+        from: [Truth; 2],
+    },
+    Select {
+        to: Register,
+        from: [Source; 2],
+        by: Truth,
+    },
     /// The bits of an argument that start so far behind the start of all (bytes).
-    Parameter { to: Register, at: usize, bytes: usize },
-    Load { space: Space, to: Vec<Option<Register>>, element: Element, address: Address, used: u64 },
-    Store { space: Space, from: Vec<Source>, element: Element, address: Address },
-    Branch { to: usize },
+    Parameter {
+        to: Register,
+        at: usize,
+        bytes: usize,
+    },
+    Load {
+        space: Space,
+        to: Vec<Option<Register>>,
+        element: Element,
+        address: Address,
+        used: u64,
+    },
+    Store {
+        space: Space,
+        from: Vec<Source>,
+        element: Element,
+        address: Address,
+    },
+    Branch {
+        to: usize,
+    },
     Exit,
     /// All threads of the block meet.
     Barrier,
     /// The lanes of a mask meet.
-    WarpBarrier { mask: Source },
-    Shuffle { how: Shuffle, to: Register, given: Option<usize>, from: Source, by: Source, clamp: Source, mask: Source },
+    WarpBarrier {
+        mask: Source,
+    },
+    Shuffle {
+        how: Shuffle,
+        to: Register,
+        given: Option<usize>,
+        from: Source,
+        by: Source,
+        clamp: Source,
+        mask: Source,
+    },
     /// Bytes on their way to shared memory: as many as are asked for, zeros behind what there is.
-    CopyAsync { to: Address, from: Address, bytes: u64, there: Option<Source> },
+    CopyAsync {
+        to: Address,
+        from: Address,
+        bytes: u64,
+        there: Option<Source>,
+    },
     /// What is on its way is a group.
     Commit,
     /// At most so many groups are still on their way.
-    Wait { but: u64 },
+    Wait {
+        but: u64,
+    },
     /// 8x8 matrices of 16 bits.
-    LoadMatrices { to: Vec<Register>, address: Address, turned: bool },
+    LoadMatrices {
+        to: Vec<Register>,
+        address: Address,
+        turned: bool,
+    },
     /// `d = a b + c`: m16n8k16.
-    Multiply { narrow: Narrow, to: [Register; 4], a: [Source; 4], b: [Source; 2], c: [Source; 4] },
+    Multiply {
+        narrow: Narrow,
+        to: [Register; 4],
+        a: [Source; 4],
+        b: [Source; 2],
+        c: [Source; 4],
+    },
     /// What orders memory for others than the block's threads.
     Fence,
 }

@@ -11,8 +11,8 @@ pub(crate) const LONGEST: usize = 16;
 const START: u64 = 0x7f00_0000_0000;
 const APART: u64 = 4096;
 
-/// What buffers are aligned to, and nothing larger: as the values of a program are (bytes).
-const ALIGNMENT: u64 = 64;
+/// What buffers are aligned to, and nothing larger: kernels are promised no more (bytes).
+const ALIGNMENT: u64 = 16;
 
 /// What bytes are that nobody wrote: no number in any type of fractions.
 const UNWRITTEN: u8 = 0xff;
@@ -148,7 +148,11 @@ impl Memory {
     ) -> Result<[u8; LONGEST], What> {
         let (buffer, at) = self.find(address, bytes)?;
         if !address.is_multiple_of(length_of(bytes)) {
-            return Err(What::Misaligned { address, bytes: length_of(bytes), near: self.near(buffer, address) });
+            return Err(What::Misaligned {
+                address,
+                bytes: length_of(bytes),
+                near: self.near(buffer, address),
+            });
         }
         let read = self.buffers[buffer].bytes.read(at, bytes, used, now, 0);
         read.map_err(|refused| self.refusal(buffer, address - length_of(at), refused, now))

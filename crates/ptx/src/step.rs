@@ -37,7 +37,13 @@ impl Warp {
         match truth {
             Truth::Predicate(number) => self.predicates[number],
             Truth::Not(number) => !self.predicates[number],
-            Truth::Known(known) => if known { u32::MAX } else { 0 },
+            Truth::Known(known) => {
+                if known {
+                    u32::MAX
+                } else {
+                    0
+                }
+            }
         }
     }
 

@@ -48,7 +48,8 @@ pub(super) fn compiled(nvrtc: &Nvrtc, architecture: &str, kernels: &Kernels) -> 
 fn apart(ptx: &str) -> BTreeMap<String, String> {
     const ENTRY: &str = ".visible .entry ";
     let (head, rest) = ptx.split_once(ENTRY).unwrap();
-    let declared: Vec<&str> = head.lines().filter(|it| it.starts_with('.') && !it.starts_with(".target")).collect();
+    let declared: Vec<&str> =
+        head.lines().filter(|it| it.starts_with('.') && !it.starts_with(".target")).collect();
     let mut all = BTreeMap::new();
     for one in rest.split(ENTRY) {
         let name = one.split('(').next().unwrap();

@@ -75,7 +75,8 @@ impl Values<'_> {
         let from = self.arrays[&it.from].clone();
         let to = self.arrays.get_mut(&it.to).unwrap().bytes_mut();
         for (source, target) in places {
-            let (source, target) = if it.direction == Direction::Take { (source, target) } else { (target, source) };
+            let (source, target) =
+                if it.direction == Direction::Take { (source, target) } else { (target, source) };
             let [source, target] = [source, target].map(|it| usize::try_from(it).unwrap() * size);
             to[target..target + size].copy_from_slice(&from.bytes()[source..source + size]);
         }
@@ -133,7 +134,9 @@ fn trial(title: &str, program: &Program, task: &Task) -> Result<Option<Trial>, S
         .iter()
         .map(|it| {
             let bytes = usize::try_from(values.type_(*it).bytes()).unwrap();
-            first.get(it).map_or(Value::made(bytes), |array| Value::given(lying(array, orders.get(it)).bytes()))
+            first
+                .get(it)
+                .map_or(Value::made(bytes), |array| Value::given(lying(array, orders.get(it)).bytes()))
         })
         .collect();
     let places: Vec<_> = task.operands.iter().map(|&it| place(program, it)).collect();

@@ -87,9 +87,10 @@ fn numbers(op: &Op, number: usize, operands: &[Placed<'_>]) -> Numbers {
         (Op::Recurrence(_), 3) => Numbers::Negative,
         (Op::Recurrence(Recurrence::GatedDelta), 4) => Numbers::Positive,
         (Op::Experts { active, .. } | Op::ExpertsGradient { active, .. }, 1) => Numbers::Chosen(*active),
-        (Op::Unary(Unary::Sqrt | Unary::Log | Unary::Reciprocal) | Op::Binary(Binary::Div | Binary::Pow), _) => {
-            Numbers::Positive
-        }
+        (
+            Op::Unary(Unary::Sqrt | Unary::Log | Unary::Reciprocal) | Op::Binary(Binary::Div | Binary::Pow),
+            _,
+        ) => Numbers::Positive,
         _ => Numbers::Any,
     }
 }

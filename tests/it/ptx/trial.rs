@@ -58,7 +58,8 @@ pub(super) fn faults(nvrtc: &Nvrtc, all: &[Trial]) -> Vec<String> {
         let is_new = |it: &&Trial| it.work.launches.iter().any(|it| new.contains(it.kernel.name.as_str()));
         let some: Vec<&Trial> = all.iter().filter(is_new).collect();
         let found: Vec<Result<u64, String>> = some.par_iter().map(|it| it.check(&modules)).collect();
-        let counts = found.iter().zip(&some).filter_map(|(it, trial)| Some((*it.as_ref().ok()?, &trial.title)));
+        let counts =
+            found.iter().zip(&some).filter_map(|(it, trial)| Some((*it.as_ref().ok()?, &trial.title)));
         let total: u64 = counts.clone().map(|it| it.0).sum();
         println!("  {total} instructions of warps, most {:?}, after {:?}", counts.max(), start.elapsed());
         let wrong = found.into_iter().zip(&some).filter_map(|(it, trial)| Some((it.err()?, &trial.title)));

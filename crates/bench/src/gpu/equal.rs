@@ -18,8 +18,8 @@ use kernels::Array;
 use planner_ir::DType;
 
 use super::{Given, Row, Section};
-use case::Cases;
 pub use case::Case;
+use case::Cases;
 
 const SECTION: Section = Section {
     name: "kernels against processors",

@@ -5,7 +5,8 @@ use super::{Given, What, fault, run};
 const WORDS: [u8; 128] = [7; 128];
 
 /// Each thread stores its number to shared memory.
-const STORE: &str = "\tmov.u64 %rd80, t_arena;\n\tadd.s64 %rd81, %rd80, %rd91;\n\tst.shared.u32 [%rd81], %r0;\n";
+const STORE: &str =
+    "\tmov.u64 %rd80, t_arena;\n\tadd.s64 %rd81, %rd80, %rd91;\n\tst.shared.u32 [%rd81], %r0;\n";
 
 #[test]
 fn an_access_outside_every_buffer_is_found() {
@@ -13,14 +14,12 @@ fn an_access_outside_every_buffer_is_found() {
     let found = fault((1, 32), &[Given::Read(&WORDS)], body);
     assert!(matches!(found.what, What::Outside { bytes: 4, .. }), "{found}");
     // The last thread, in the line that loads.
-    assert_eq!((found.thread, found.block, found.line), (31, 0, 19));
-    assert!(
-        found.to_string().contains("buffer 0 of 128 bytes, 128 behind its start"),
-        "{found}"
-    );
+    assert_eq!((found.thread, found.block, found.line), (31, 0, 20));
+    assert!(found.to_string().contains("buffer 0 of 128 bytes, 128 behind its start"), "{found}");
     assert!(run((1, 31), &[Given::Read(&WORDS)], body).is_ok());
     // Of a wide access a part is outside.
-    let found = fault((1, 1), &[Given::Read(&WORDS[..24])], "\tld.global.v4.u32 {%r1, %r2, %r3, %r4}, [%rd0+16];\n");
+    let found =
+        fault((1, 1), &[Given::Read(&WORDS[..24])], "\tld.global.v4.u32 {%r1, %r2, %r3, %r4}, [%rd0+16];\n");
     assert!(matches!(found.what, What::Outside { bytes: 16, .. }), "{found}");
     let found = fault((1, 1), &[], "\tmov.u64 %rd5, 512;\n\tst.shared.u32 [%rd5], %r0;\n");
     assert!(found.to_string().contains("shared memory of 512 bytes, 512 behind"), "{found}");
@@ -32,7 +31,7 @@ fn an_access_that_is_not_aligned_is_found() {
     assert!(matches!(found.what, What::Misaligned { bytes: 4, .. }), "{found}");
     let found = fault((1, 1), &[Given::Read(&WORDS)], "\tld.global.v2.u32 {%r1, %r2}, [%rd0+4];\n");
     assert!(matches!(found.what, What::Misaligned { bytes: 8, .. }), "{found}");
-    // Buffers are at multiples of 64 bytes and of nothing larger.
+    // Shared memory begins at a multiple of all sizes.
     let found = fault((1, 1), &[], "\tst.shared.v4.u32 [t_arena+8], {%r0, %r0, %r0, %r0};\n");
     assert!(matches!(found.what, What::Misaligned { bytes: 16, .. }), "{found}");
 }
@@ -132,6 +131,9 @@ fn a_kernel_that_does_not_end_is_found() {
 #[test]
 fn a_launch_that_the_kernel_does_not_allow_is_refused() {
     let found = fault((1, 256), &[], "");
-    assert_eq!(found.to_string(), "tried, line 0 of its PTX, block 0, thread 0: it is started with 256 threads, and has 1 to 128");
+    assert_eq!(
+        found.to_string(),
+        "tried, line 0 of its PTX, block 0, thread 0: it is started with 256 threads, and has 1 to 128"
+    );
     assert!(matches!(fault((0, 1), &[], "").what, What::Launch(_)));
 }

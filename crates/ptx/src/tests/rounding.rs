@@ -27,11 +27,17 @@ fn a_product_and_a_sum_are_rounded_once() {
             _ => a * b * 16_777_216.0,
         };
         let (found, exact) = (fused(a, b, c), a.mul_add(b, c));
-        assert!(found.to_bits() == exact.to_bits() || found.is_nan() && exact.is_nan(), "{a} {b} {c}: {found} {exact}");
+        assert!(
+            found.to_bits() == exact.to_bits() || found.is_nan() && exact.is_nan(),
+            "{a} {b} {c}: {found} {exact}"
+        );
         if exact.is_finite() {
             let (down, up, toward) = (fused_down(a, b, c), fused_up(a, b, c), fused_toward_zero(a, b, c));
             assert!(down <= exact && exact <= up && toward.abs() <= exact.abs(), "{a} {b} {c}");
-            assert!(up <= down.next_up() && [down, up].contains(&toward) && [down, up].contains(&exact), "{a} {b} {c}");
+            assert!(
+                up <= down.next_up() && [down, up].contains(&toward) && [down, up].contains(&exact),
+                "{a} {b} {c}"
+            );
         }
     }
 }

@@ -16,7 +16,9 @@ fn an_instruction_that_is_not_known_is_refused_with_its_line() {
          teach it to crates/ptx"
     );
     // A register that is not declared, a label that is not there, too few operands.
-    for body in ["\tneg.f32 %f1, %f99;\n", "\tbra $nowhere;\n", "\tadd.s32 %r1, %r2;\n", "\tadd.s32 %r1, %r2, %q3;\n"] {
+    for body in
+        ["\tneg.f32 %f1, %f99;\n", "\tbra $nowhere;\n", "\tadd.s32 %r1, %r2;\n", "\tadd.s32 %r1, %r2, %q3;\n"]
+    {
         assert!(refused(&program(0, body)).starts_with("line 18 of the PTX: "), "{body}");
     }
 }

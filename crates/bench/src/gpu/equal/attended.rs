@@ -48,9 +48,11 @@ const PLAIN: Kind = Kind {
 const CAUSAL: Kind = Kind { name: "causal attention", causal: true, ..PLAIN };
 
 /// Lengths that fall into no equal tiles.
-const KINDS: [Kind; 14] = [
+const KINDS: [Kind; 15] = [
     PLAIN,
     CAUSAL,
+    // So many tiles that each place of those that are on their way is used again.
+    Kind { name: "causal attention over three tiles,", heads: [1, 1], lengths: [150, 150], ..CAUSAL },
     Kind { name: "causal attention, heads in groups,", heads: [4, 2], ..CAUSAL },
     Kind { name: "causal attention, heads of 80,", sizes: [80, 80], ..CAUSAL },
     Kind { name: "causal attention, heads of 96,", sizes: [96, 96], ..CAUSAL },

@@ -8,8 +8,8 @@ use super::case::{Cases, cast, failed, made, whole};
 /// Rows, columns and the length of sums.
 const PRODUCT: [u64; 3] = [48, 64, 320];
 
-/// Tokens, what they are long, units of an expert, experts.
-const TOKENS: u64 = 70;
+/// Tokens, more than a block lists at a time; what they are long, units of an expert, experts.
+const TOKENS: u64 = 300;
 const HIDDEN: u64 = 48;
 const UNITS: u64 = 40;
 const EXPERTS: u64 = 4;
