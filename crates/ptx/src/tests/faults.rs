@@ -1,6 +1,7 @@
 //! Each thing that a kernel may not do, beside what it may.
 
-use super::{Given, What, fault, run};
+use super::{Given, What, fault, program, run};
+use crate::{Access, Grid, Memory, Module, launch};
 
 const WORDS: [u8; 128] = [7; 128];
 
@@ -136,4 +137,21 @@ fn a_launch_that_the_kernel_does_not_allow_is_refused() {
         "tried, line 0 of its PTX, block 0, thread 0: it is started with 256 threads, and has 1 to 128"
     );
     assert!(matches!(fault((0, 1), &[], "").what, What::Launch(_)));
+}
+
+#[test]
+fn what_is_not_written_of_a_result_is_known() {
+    let module = Module::parse(&program(1, "\tst.global.u32 [%rd0+4], %r0;\n")).unwrap();
+    let mut memory = Memory::new();
+    let result = memory.room("result", 12);
+    let grid = Grid { blocks: 1, threads: 1, shared: 0 };
+    launch(&module.kernels()[0], &mut memory, grid, &[result]).unwrap();
+    assert_eq!(memory.first_unwritten(result), Some(0));
+    let written = memory.give("written", &WORDS, Access::ReadWrite);
+    assert_eq!(memory.first_unwritten(written), None);
+    // The next launch writes the rest.
+    let module =
+        Module::parse(&program(1, "\tst.global.u32 [%rd0], %r0;\n\tst.global.u32 [%rd0+8], %r0;\n")).unwrap();
+    launch(&module.kernels()[0], &mut memory, grid, &[result]).unwrap();
+    assert_eq!(memory.first_unwritten(result), None);
 }
