@@ -1,9 +1,10 @@
-//! What plans of the corpus launch: each kernel of them once, on random operands, with the launch that its
-//! plan has, against the operations that it is made for.
+//! What plans of the corpus launch: each different launch of each kernel once, on random operands, against the
+//! operations that it is made for.
 
 use std::collections::{BTreeMap, BTreeSet};
 
 use device::{Task, orders, tasks};
+use kernels::cuda::Work;
 use kernels::{Array, Tensor, TensorMut, compute, evaluate};
 use lower::{Action, Block, BufferId, Compute, Copied, Direction, Program};
 use planner_ir::{DType, Op, Type};
@@ -24,6 +25,8 @@ const APART: [(DType, f64); 3] = [(DType::BF16, 2e-2), (DType::F16, 5e-3), (DTyp
 struct Values<'a> {
     program: &'a Program,
     arrays: BTreeMap<BufferId, Array>,
+    /// What was there before the first of them.
+    given: BTreeMap<BufferId, Array>,
     seed: u64,
 }
 
@@ -38,9 +41,17 @@ impl Values<'_> {
         let placed: Vec<random::Placed<'_>> =
             blocks.iter().map(|it| (&program.buffer(it.buffer).type_, &it.spans[..])).collect();
         for (number, block) in blocks.iter().enumerate() {
-            self.seed += 1;
-            let seed = self.seed;
-            self.arrays.entry(block.buffer).or_insert_with(|| random::operand(op, number, &placed, seed));
+            self.add(block.buffer, |seed| random::operand(op, number, &placed, seed));
+        }
+    }
+
+    /// A value that is there before, if nothing has made it.
+    fn add(&mut self, buffer: BufferId, made: impl Fn(u64) -> Array) {
+        self.seed += 1;
+        if !self.arrays.contains_key(&buffer) {
+            let array = made(self.seed);
+            self.given.insert(buffer, array.clone());
+            self.arrays.insert(buffer, array);
         }
     }
 
@@ -89,120 +100,105 @@ fn lying(array: &Array, order: Option<&Vec<usize>>) -> Array {
     evaluate(&Op::Transpose { permutation: order.clone() }, &[array]).unwrap().remove(0)
 }
 
-/// The place of a value in the memory of its rank.
-fn place(program: &Program, buffer: BufferId) -> (lower::Region, u64) {
-    let storage = program.storage(buffer);
-    (storage.kind.region(), storage.offset)
-}
+/// In which order the dimensions of values lie.
+type Orders = BTreeMap<BufferId, Vec<usize>>;
 
-/// What running a task takes; none if no kernel does it, or if processors refuse it.
-fn trial(title: &str, program: &Program, task: &Task) -> Result<Option<Trial>, String> {
-    let Some(work) = by_kernels(task.work.clone()) else { return Ok(None) };
-    let orders = orders(program);
+/// What running a task takes; an error if processors refuse it.
+fn trial(title: &str, program: &Program, orders: &Orders, task: &Task, work: Work) -> Result<Trial, String> {
     let seed = u64::try_from(task.at).unwrap() * 1000;
-    let mut values = Values { program, arrays: BTreeMap::new(), seed };
+    let mut values = Values { program, arrays: BTreeMap::new(), given: BTreeMap::new(), seed };
     let mut dtypes = BTreeSet::new();
-    let mut first: BTreeMap<BufferId, Array> = BTreeMap::new();
     for &number in &task.instructions {
         match &program.instructions[number].action {
             Action::Compute(it) => {
                 values.add_operands(&it.op, &it.operands);
                 dtypes.extend(it.operands.iter().chain(&it.results).map(|it| values.type_(it.buffer).dtype));
-                for block in &it.operands {
-                    first.entry(block.buffer).or_insert_with(|| values.arrays[&block.buffer].clone());
-                }
                 values.compute(it).map_err(|error| format!("{title}: {}: {error}", it.name))?;
             }
             Action::Copy(it) => {
                 for buffer in [it.from, it.to] {
-                    values.seed += 1;
                     let placed = (&program.buffer(buffer).type_, &[][..]);
-                    let seed = values.seed;
-                    let given = || random::operand(&Op::Select, 0, &[placed], seed);
-                    let array = values.arrays.entry(buffer).or_insert_with(given);
-                    first.entry(buffer).or_insert_with(|| array.clone());
+                    values.add(buffer, |seed| random::operand(&Op::Select, 0, &[placed], seed));
                 }
                 values.copy(it);
             }
-            _ => return Ok(None),
+            _ => unreachable!("tasks compute and copy"),
         }
     }
     let most = APART.iter().find(|it| dtypes.contains(&it.0)).map_or(0.0, |it| it.1);
-    let is_made = |buffer: &BufferId| !first.contains_key(buffer);
-    let operands: Vec<Value> = task
-        .operands
-        .iter()
-        .map(|it| {
-            let bytes = usize::try_from(values.type_(*it).bytes()).unwrap();
-            first
-                .get(it)
-                .map_or(Value::made(bytes), |array| Value::given(lying(array, orders.get(it)).bytes()))
-        })
-        .collect();
-    let places: Vec<_> = task.operands.iter().map(|&it| place(program, it)).collect();
-    let mut taken = BTreeSet::new();
-    let result = |it: &BufferId| {
-        let bytes = usize::try_from(values.type_(*it).bytes()).unwrap();
-        let here = place(program, *it);
-        let alike: Vec<usize> = (0..places.len()).filter(|&number| places[number] == here).collect();
-        // One value lies there, and is as long.
-        let over = match alike[..] {
-            [number] if operands[number].bytes == bytes && taken.insert(number) => Some(number),
-            _ => None,
-        };
-        let given = (!is_made(it)).then(|| first[it].bytes().to_vec());
-        Value { given, bytes, over }
-    };
-    let results: Vec<Value> = task.results.iter().map(result).collect();
+    let bytes = |it: BufferId| usize::try_from(values.type_(it).bytes()).unwrap();
+    let given =
+        |it: &BufferId| values.given.get(it).map(|array| lying(array, orders.get(it)).bytes().to_vec());
+    let value = |it: &BufferId| Value { given: given(it), bytes: bytes(*it), over: None };
+    let operands: Vec<Value> = task.operands.iter().map(value).collect();
+    let over = places(program, task);
+    let results = task.results.iter().zip(over).map(|(it, over)| Value { over, ..value(it) }).collect();
     let expected = task.results.iter().map(|it| lying(&values.arrays[it], orders.get(it))).collect();
     let title = format!("{} in {title}: {}", task.what, named(&work));
-    Ok(Some(Trial { title, work, operands, results, expected, most }))
+    Ok(Trial { title, work, operands, results, expected, most })
 }
 
-/// How large the values of a task are (bytes).
-fn size(program: &Program, task: &Task) -> u64 {
-    task.operands.iter().chain(&task.results).map(|it| program.buffer(*it).type_.bytes()).sum()
+/// For each result the operand in whose place it is made, if there is one there, and as long.
+fn places(program: &Program, task: &Task) -> Vec<Option<usize>> {
+    let place = |it: &BufferId| (program.storage(*it).kind.region(), program.storage(*it).offset);
+    let mut taken = BTreeSet::new();
+    let over = |it: &BufferId| {
+        let alike = task.operands.iter().enumerate().filter(|(_, operand)| place(operand) == place(it));
+        let alike: Vec<(usize, &BufferId)> = alike.collect();
+        let [(number, operand)] = alike[..] else { return None };
+        let is_as_long = program.buffer(*operand).type_.bytes() == program.buffer(*it).type_.bytes();
+        (is_as_long && taken.insert(number)).then_some(number)
+    };
+    task.results.iter().map(over).collect()
 }
 
-/// The smallest task for each kernel of all programs; what is wrong, and the kernels of exchanges.
+/// What launches of a task differ in from those of others: the kernels, how they are started and with which
+/// numbers, and where what they make lies.
+fn launched(program: &Program, task: &Task, work: &Work) -> String {
+    let launches = work.launches.iter();
+    let launches: Vec<_> =
+        launches.map(|it| (&it.kernel.name, it.blocks, it.threads, it.shared, &it.arguments)).collect();
+    let values = task.operands.iter().chain(&task.results);
+    let types: Vec<&Type> = values.map(|it| &program.buffer(*it).type_).collect();
+    format!("{launches:?} {types:?} {:?}", places(program, task))
+}
+
+/// A trial for each different launch of all programs; what is wrong besides.
 fn trials(faults: &mut Vec<String>) -> Vec<Trial> {
-    let programs: Vec<(String, Vec<Program>)> = all_programs()
-        .filter_map(|(title, programs)| match programs {
-            Ok(programs) => Some((title, programs)),
-            Err(error) => {
-                faults.push(format!("{title}: {error}"));
-                None
-            }
-        })
-        .collect();
-    let every: Vec<(usize, usize, Vec<Task>)> = programs
-        .par_iter()
-        .enumerate()
-        .flat_map_iter(|(at, (_, programs))| {
-            programs.iter().enumerate().map(move |(rank, program)| (at, rank, tasks(program)))
-        })
-        .collect();
-    // Those that are chosen, by the smallest of each kernel.
-    let mut smallest: BTreeMap<String, (u64, usize, usize)> = BTreeMap::new();
-    for (number, (at, rank, tasks)) in every.iter().enumerate() {
-        let program = &programs[*at].1[*rank];
-        for (place, task) in tasks.iter().enumerate() {
-            let Some(work) = by_kernels(task.work.clone()) else { continue };
-            let this = (size(program, task), number, place);
-            for launch in &work.launches {
-                let known = smallest.entry(launch.kernel.name.clone()).or_insert(this);
-                *known = this.min(*known);
-            }
+    let mut programs: Vec<(String, Program)> = Vec::new();
+    for (title, made) in all_programs() {
+        match made {
+            Ok(all) => programs.extend(all.into_iter().map(|it| (title.clone(), it))),
+            Err(error) => faults.push(format!("{title}: {error}")),
         }
     }
-    let chosen: BTreeSet<(usize, usize)> = smallest.values().map(|it| (it.1, it.2)).collect();
-    let of = |&(number, place): &(usize, usize)| {
-        let (at, rank, tasks) = &every[number];
-        let (title, programs) = &programs[*at];
-        trial(title, &programs[*rank], &tasks[place]).transpose()
-    };
-    let chosen: Vec<(usize, usize)> = chosen.into_iter().collect();
-    let made: Vec<Result<Trial, String>> = chosen.par_iter().filter_map(of).collect();
+    let every: Vec<Vec<(String, Task, Work)>> = programs
+        .par_iter()
+        .map(|(_, program)| {
+            let works = tasks(program).into_iter().filter_map(|task| {
+                let work = by_kernels(task.work.clone())?;
+                Some((launched(program, &task, &work), task, work))
+            });
+            works.collect()
+        })
+        .collect();
+    let mut seen = BTreeSet::new();
+    let new: Vec<Vec<(Task, Work)>> = every
+        .into_iter()
+        .map(|works| {
+            let new =
+                works.into_iter().filter_map(|(key, task, work)| seen.insert(key).then_some((task, work)));
+            new.collect()
+        })
+        .collect();
+    let made: Vec<Result<Trial, String>> = programs
+        .par_iter()
+        .zip(new)
+        .flat_map_iter(|((title, program), works)| {
+            let orders = if works.is_empty() { Orders::new() } else { orders(program) };
+            works.into_iter().map(move |(task, work)| trial(title, program, &orders, &task, work))
+        })
+        .collect();
     let mut trials = Vec::new();
     for one in made {
         match one {

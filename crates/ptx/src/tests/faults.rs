@@ -101,6 +101,26 @@ fn accesses_of_a_warp_that_nothing_orders_are_found() {
 }
 
 #[test]
+fn a_write_over_what_others_read_is_found_whoever_read_last() {
+    let (first, last) =
+        ("\tst.shared.u32 [t_arena], 1;\n\tbar.sync 0;\n", "\t@%p0 st.shared.u32 [t_arena], 2;\n");
+    // All lanes read, the last of them writes.
+    let body = format!("{first}\tld.shared.u32 %r1, [t_arena];\n\tsetp.eq.s32 %p0, %r0, 31;\n{last}");
+    let found = fault((1, 32), &[], &body);
+    assert_eq!((found.thread, matches!(found.what, What::Race { .. })), (31, true), "{found}");
+    let ordered = body.replace("\tsetp", "\tbar.warp.sync -1;\n\tsetp");
+    assert!(run((1, 32), &[], &ordered).is_ok());
+    // A thread of each warp reads, that of the second one writes.
+    let read = "\tand.b32 %r2, %r0, 31;\n\tsetp.eq.s32 %p1, %r2, 0;\n\t@%p1 ld.shared.u32 %r1, [t_arena];\n";
+    let body = format!("{first}{read}\tsetp.eq.s32 %p0, %r0, 32;\n{last}");
+    let found = fault((1, 64), &[], &body);
+    assert_eq!((found.thread, matches!(found.what, What::Race { .. })), (32, true), "{found}");
+    assert!(
+        run((1, 64), &[], &body.replace("\tsetp.eq.s32 %p0", "\tbar.sync 0;\n\tsetp.eq.s32 %p0")).is_ok()
+    );
+}
+
+#[test]
 fn accesses_of_blocks_to_the_same_bytes_are_found() {
     let store = "\tmov.u32 %r1, %ctaid.x;\n\tst.global.u32 [%rd0], %r1;\n";
     let found = fault((2, 1), &[Given::Room(4)], store);

@@ -43,6 +43,14 @@ fn a_product_and_a_sum_are_rounded_once() {
 }
 
 #[test]
+fn a_sum_that_is_nearly_between_two_numbers_is_rounded_to_its_own_side() {
+    // 1 - 2^-40 above 2^24 + 2: in 64 bits it is 2^24 + 3, of which the even neighbour is the wrong one.
+    let (above, below) = (1.0 + f32::EPSILON * 8.0, 1.0 - f32::EPSILON * 8.0);
+    assert_eq!(fused(above, below, 16_777_218.0).to_bits(), 16_777_218.0_f32.to_bits());
+    assert_eq!(fused(1.0, 1.0, 16_777_218.0).to_bits(), 16_777_220.0_f32.to_bits());
+}
+
+#[test]
 fn numbers_of_16_bits_are_rounded_to_the_nearest() {
     // Each is itself, and half of the way between two neighbours it is the even one.
     for (of, to) in [(of_half as fn(u16) -> f32, half as fn(f32) -> u16), (of_bf16, bf16)] {
