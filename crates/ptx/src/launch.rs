@@ -3,23 +3,13 @@
 use crate::bits::place;
 use crate::decode::Kernel;
 use crate::fault::{Fault, What};
+use crate::grid::{Grid, Surroundings};
 use crate::memory::{Memory, Shared};
-use crate::warp::{Stopped, Surroundings, Warp};
+use crate::warp::{Stopped, Warp};
 
 /// The most threads of a block, and its most shared memory (bytes) on any GPU.
 const MOST_THREADS: u32 = 1024;
 const MOST_SHARED: u32 = 232_448;
-
-/// How a kernel is started: a row of blocks, each a row of threads.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Grid {
-    /// How many blocks there are.
-    pub blocks: u64,
-    /// How many threads a block has.
-    pub threads: u32,
-    /// The shared memory of a block that the launch asks for (bytes).
-    pub shared: u32,
-}
 
 /// What a launch took.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]

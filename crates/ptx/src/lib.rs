@@ -20,13 +20,15 @@ mod cells; // who wrote and read a byte
 mod memory; // buffers of a device, shared memory of a block
 mod copies; // copies on their way to shared memory
 mod tensor; // products of matrices that a warp computes together
+mod grid; // how a kernel is started, what a warp runs in
 mod warp; // 32 lanes in lock step
 mod step; // one instruction of a warp
 mod launch; // grids of blocks
 
 pub use decode::{Kernel, Module};
 pub use fault::{Fault, What};
-pub use launch::{Counts, Grid, launch};
+pub use grid::Grid;
+pub use launch::{Counts, launch};
 pub use memory::{Access, Memory};
 pub use parse::ParseError;
 

@@ -3,10 +3,11 @@
 use crate::bits::{Lanes, extended, lanes, low, mask, place};
 use crate::fault::What;
 use crate::functions::Function;
+use crate::grid::Surroundings;
 use crate::instruction::{Address, Connective, Element, Operation, Register, Shuffle, Source, Space, Truth};
 use crate::memory::LONGEST;
 use crate::tensor::{multiplied, spread};
-use crate::warp::{Surroundings, Warp};
+use crate::warp::Warp;
 
 /// What a lane does wrong.
 type Step = Result<(), (usize, What)>;

@@ -5,29 +5,11 @@ use crate::cells::{Moment, Now};
 use crate::copies::Copies;
 use crate::decode::Kernel;
 use crate::fault::What;
+use crate::grid::Surroundings;
 use crate::instruction::{Instruction, Operation};
-use crate::launch::Grid;
-use crate::memory::{Memory, Shared};
 
 /// Most instructions of a warp: what takes longer does not end.
 pub(crate) const MOST: u64 = 20_000_000;
-
-/// What a warp runs in.
-pub(crate) struct Surroundings<'a> {
-    pub(crate) kernel: &'a Kernel,
-    pub(crate) grid: Grid,
-    pub(crate) arguments: &'a [u8],
-    pub(crate) block: u64,
-    pub(crate) memory: &'a mut Memory,
-    pub(crate) shared: &'a mut Shared,
-    /// The first era of the launch, and that of the block.
-    pub(crate) launched: u32,
-    pub(crate) began: u32,
-    /// The era since the last barrier.
-    pub(crate) era: u32,
-    /// How many instructions have been run.
-    pub(crate) count: u64,
-}
 
 /// Lanes that are at the same place.
 #[derive(Clone, Copy, Debug)]
