@@ -448,7 +448,7 @@ impl Assembly<'_> {
         let table = *self.tables.entry(key).or_insert_with(|| {
             let row = |&before: &usize| to.layouts.iter().map(move |&after| time(before, after));
             let entries = from.layouts.iter().flat_map(row).collect();
-            problem.tables.push(Table { columns: to.layouts.len(), entries });
+            problem.tables.push(Table { columns: to.layouts.len(), entries }.into());
             problem.tables.len() - 1
         });
         problem.edges.push(Edge { from: from.node, to: to.node, table });

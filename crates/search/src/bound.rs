@@ -18,6 +18,7 @@ mod floors;
 mod joints;
 mod periodic;
 mod repair;
+mod switch;
 mod top;
 mod trail;
 
@@ -62,6 +63,8 @@ struct Search<'a> {
     best: Option<(Vec<usize>, f64)>,
     /// No assignment that fits takes less time.
     bound: f64,
+    /// By how much more than the bound what was found at its multipliers takes, by them (seconds).
+    missed: f64,
     /// The least peak of any assignment seen, and its place.
     nearest: Option<(u64, Place)>,
     /// What was seen, by searches before too.
@@ -69,6 +72,8 @@ struct Search<'a> {
     floors: Floors,
     /// What messages begin with.
     starts: Starts,
+    /// What a bound has to exceed to tell anything (seconds).
+    known: f64,
 }
 
 /// The assignment of least time whose memory fits, as far as can be told.
@@ -87,9 +92,13 @@ pub struct Solver {
     base: Arc<Base>,
     /// Why a search found nothing: what it proved, or what came nearest.
     refused: Option<SearchError>,
+    /// By how much less the bounds of the first search are than what was found at the same prices (seconds).
+    missed: Option<f64>,
     trail: Trail,
     floors: Floors,
     starts: Starts,
+    /// What is proven already (seconds).
+    known: f64,
 }
 
 /// A chain, and what is made of it once.
@@ -115,7 +124,20 @@ impl Solver {
         let (trail, (base, floors)) = trail.along(chain);
         let base = base.filter(|it| it.width == width);
         let base = base.unwrap_or_else(|| Arc::new(Base::of(chain, width)));
-        Self { base, refused: None, trail, floors, starts: Starts::default() }
+        let (starts, known) = (Starts::default(), f64::NEG_INFINITY);
+        Self { base, refused: None, missed: None, trail, floors, starts, known }
+    }
+
+    /// The same where a bound is known, of what is minimised or of what it stands for: nothing is minimised to
+    /// raise another one that cannot exceed it (seconds).
+    pub(crate) fn beyond(self, known: f64) -> Self {
+        Self { known, ..self }
+    }
+
+    /// By how much less the bound of the first search is than what was found at the same prices of memory: the
+    /// rest of what lies between bound and choices is what memory leaves open (seconds).
+    pub(crate) fn missed(&self) -> f64 {
+        self.missed.unwrap_or(f64::INFINITY)
     }
 
     /// What was seen.
@@ -151,9 +173,11 @@ impl Solver {
         let mut search = started(chain, flat, relaxation, capacity);
         (search.trail, search.floors) = (std::mem::take(&mut self.trail), std::mem::take(&mut self.floors));
         search.starts = std::mem::take(&mut self.starts);
+        search.known = self.known;
         let followed = line::follow(&mut search);
         (self.trail, self.floors) = (std::mem::take(&mut search.trail), std::mem::take(&mut search.floors));
         self.starts = search.starts.clone();
+        self.missed = self.missed.or(Some(search.missed));
         followed?;
         if search.is_settled() || search.best.is_some() && search.is_large() {
             return search.answer();
@@ -186,10 +210,12 @@ fn started<'a>(chain: &'a Chain, flat: &'a Flat, relaxation: &'a Relaxation, cap
         capacity,
         best: None,
         bound: f64::NEG_INFINITY,
+        missed: f64::INFINITY,
         nearest: None,
         trail: Trail::default(),
         floors: Floors::default(),
         starts: Starts::default(),
+        known: f64::NEG_INFINITY,
     }
 }
 

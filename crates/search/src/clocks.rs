@@ -183,6 +183,11 @@ impl Clocks {
         Sums::default().and(1.0 - share, &first).and(share, &second)
     }
 
+    /// The largest bound so far (seconds).
+    pub(crate) fn bound(&self) -> f64 {
+        self.bound
+    }
+
     /// The sums of a plan.
     pub(crate) fn sums(&self, taken: &Taken) -> Sums {
         taken.sums(self.cost.unwrap_or(1.0))

@@ -20,6 +20,7 @@ pub(crate) use prune::restrict;
 pub use prune::{Pruned, prune};
 
 use std::borrow::Cow;
+use std::sync::Arc;
 
 use crate::problem::{Edge, Problem, Proof, SearchError, Solution, Table};
 use factor::{Factor, Nodes};
@@ -35,7 +36,7 @@ pub struct Objective<'a> {
     /// The pairs of nodes.
     pub edges: &'a [Edge],
     /// The costs of pairs of choices.
-    pub tables: &'a [Table],
+    pub tables: &'a [Arc<Table>],
 }
 
 /// A problem reduced to the nodes that were kept.

@@ -66,6 +66,9 @@ pub(crate) struct Wide<'a> {
     kept: Vec<usize>,
     domains: Vec<usize>,
     shifts: Shifts,
+    /// For how many turns messages were sent at these costs, and whether that is over.
+    turns: usize,
+    is_swept: bool,
     bound: f64,
     /// For each node and choice, by how much more than the bound it costs at least; infinite if forbidden.
     excess: Vec<Vec<f64>>,
@@ -119,6 +122,17 @@ impl<'a> Wide<'a> {
     /// The ends are pairs of nodes that stand for the same in problems that follow each other. Costs are moved
     /// from the one to the other, so that what is cheapest is what begins as it ends.
     pub(crate) fn new(
+        problem: (&'a Wiring, Vec<Vec<f64>>),
+        kept: &[usize],
+        ends: &[[usize; 2]],
+        start: Option<&Start>,
+    ) -> Self {
+        Self::resting(problem, kept, ends, start).swept()
+    }
+
+    /// The same with messages as they ended at other costs: their bound holds, and is the better the less costs
+    /// have changed.
+    pub(crate) fn resting(
         (wiring, costs): (&'a Wiring, Vec<Vec<f64>>),
         kept: &[usize],
         ends: &[[usize; 2]],
@@ -133,47 +147,82 @@ impl<'a> Wide<'a> {
             shifts.clone_from(&start.shifts);
             network.shift(&shifts);
         }
-        let (mut bound, mut excess) = (f64::INFINITY, messages.forbidden());
-        if messages.settle(&network) {
-            let mut best = (messages.said.clone(), shifts.clone());
-            let mut before = f64::NEG_INFINITY;
-            bound = f64::NEG_INFINITY;
-            for _ in 0..SWEEPS / TURN {
-                (0..TURN).for_each(|_| messages.sweep(&network));
-                let (next, over) = messages.bound(&network);
-                if next > bound {
-                    bound = next;
-                    excess.clone_from(&over);
-                    best = (messages.said.clone(), shifts.clone());
-                }
-                if next - before <= WORTH * next.abs() {
-                    break;
-                }
-                before = next;
-                shifts.even(&over);
-                network.shift(&shifts);
-            }
-            (messages.said, shifts) = best;
-            network.shift(&shifts);
-        }
+        let (bound, excess) = match messages.settle(&network) {
+            true => messages.bound(&network),
+            false => (f64::INFINITY, messages.forbidden()),
+        };
         Self {
             network,
             messages,
             kept: kept.to_vec(),
             domains,
             shifts,
+            turns: 0,
+            is_swept: bound == f64::INFINITY,
             bound,
             excess,
             known: BTreeMap::new(),
             few: None,
-            part: PARTS.len(),
+            part: start.map_or(0, |start| start.part),
         }
-        .with_few(start.map_or(0, |start| start.part.min(PARTS.len() - 1)))
+    }
+
+    /// Whether messages were sent at these costs until the bound rises no more.
+    pub(crate) fn is_swept(&self) -> bool {
+        self.is_swept
+    }
+
+    /// The same, without what was found.
+    pub(crate) fn rested(&self) -> Self {
+        Self {
+            network: self.network.clone(),
+            messages: self.messages.clone(),
+            kept: self.kept.clone(),
+            domains: self.domains.clone(),
+            shifts: self.shifts.clone(),
+            excess: self.excess.clone(),
+            known: BTreeMap::new(),
+            few: None,
+            ..*self
+        }
+    }
+
+    /// The same after messages were sent until the bound rises no more.
+    pub(crate) fn swept(mut self) -> Self {
+        while !self.is_swept {
+            self = self.turned();
+        }
+        self
+    }
+
+    /// The same after messages were sent for a turn, if the bound still rises.
+    pub(crate) fn turned(mut self) -> Self {
+        if self.is_swept {
+            return self;
+        }
+        let mut messages = self.messages.clone();
+        let mut network = self.network.clone();
+        let mut shifts = self.shifts.clone();
+        if self.turns > 0 {
+            shifts.even(&self.excess);
+            network.shift(&shifts);
+        }
+        (0..TURN).for_each(|_| messages.sweep(&network));
+        let (next, over) = messages.bound(&network);
+        let before = self.bound;
+        if next > before {
+            (self.bound, self.excess) = (next, over);
+            (self.messages, self.network, self.shifts) = (messages, network, shifts);
+        }
+        self.turns += 1;
+        self.is_swept = next - before <= WORTH * next.abs() || self.turns == SWEEPS / TURN;
+        if self.is_swept { self.with_few() } else { self }
     }
 
     /// The same with all assignments of as many choices near the bound as are narrow: of fewer where those of this
     /// part are not, and of more where theirs is far from too wide.
-    fn with_few(mut self, first: usize) -> Self {
+    fn with_few(mut self) -> Self {
+        let first = self.part.min(PARTS.len() - 1);
         let few = |part: usize| {
             let most = PARTS[part] * self.bound.abs();
             let mut few = self.messages.clone();
@@ -183,9 +232,6 @@ impl<'a> Wide<'a> {
             let is_any = few.settle(&self.network);
             is_any.then(|| Few::of(&self.network, &few, &self.kept)).flatten().map(|few| (few, most))
         };
-        if self.bound == f64::INFINITY {
-            return self;
-        }
         let narrow = |part: usize| few(part).map(|few| (few, part));
         let mut found = (first..PARTS.len()).find_map(narrow);
         while let Some(((few, _), part @ 1..)) = &found
@@ -195,9 +241,10 @@ impl<'a> Wide<'a> {
         {
             found = Some(more);
         }
-        if let Some((few, part)) = found {
-            (self.few, self.part) = (Some(few), part);
-        }
+        (self.few, self.part) = match found {
+            Some((few, part)) => (Some(few), part),
+            None => (None, PARTS.len()),
+        };
         self
     }
 

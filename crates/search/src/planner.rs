@@ -219,7 +219,7 @@ pub type Derive<'a> = dyn Fn(&[usize]) -> Derived + 'a;
 /// and that its space is not saturated. Where much is left open, what is found without time steps is looked at
 /// besides. Blocks that are too wide to be eliminated are solved by message passing.
 pub fn plan(request: &Request<'_>) -> Result<Plan, PlanError> {
-    Ok(widely(request, &[], None)?.0)
+    Ok(widely(request, &[], None)?.plan)
 }
 
 /// The plan of least time where each block may be that of the request's program (variant 0) or of
@@ -231,7 +231,8 @@ pub fn plan_among(
     others: &[Cut<'_>],
     derive: &Derive<'_>,
 ) -> Result<(Plan, Vec<usize>), PlanError> {
-    widely(request, others, Some(derive))
+    let Found { plan, variants, .. } = widely(request, others, Some(derive))?;
+    Ok((plan, variants))
 }
 
 /// The plan of least time among as many partitions as can be listed.
@@ -242,10 +243,11 @@ fn widely(request: &Request<'_>, others: &[Cut<'_>], derive: Option<&Derive<'_>>
     let pins = pins(request.fixed, &graphs, request.mesh).map_err(PlanError::Fixed)?;
     let offers = Offers::of(request, &cuts, &pins);
     let planned = |offer| {
-        let (mut plan, variants) = plan_in((request, &pins), &cuts, derive, (offer, Width::ANY))?;
-        plan.space.left_out = offers.left_out(offer);
-        plan.space.saturated &= plan.space.left_out.is_empty();
-        Ok((plan, variants))
+        let mut found = plan_in((request, &pins), &cuts, derive, (offer, Width::ANY))?;
+        let space = &mut found.plan.space;
+        space.left_out = offers.left_out(offer);
+        space.saturated &= space.left_out.is_empty();
+        Ok(found)
     };
     let found = offers.among(planned);
     match offers.at_once.filter(|_| is_open(&found)) {
@@ -254,8 +256,20 @@ fn widely(request: &Request<'_>, others: &[Cut<'_>], derive: Option<&Derive<'_>>
     }
 }
 
-/// A plan with the variant of each block; why there is none.
-type Outcome = Result<(Plan, Vec<usize>), PlanError>;
+/// A plan that was found.
+struct Found {
+    plan: Plan,
+    /// The variant of each block.
+    variants: Vec<usize>,
+    /// What of that between bound and plan the search has missed, and memory does not leave open (seconds).
+    missed: f64,
+}
+
+/// What was found; why nothing was.
+type Outcome = Result<Found, PlanError>;
+
+/// What part of its bound a search may have missed, and no other one is worth it.
+const MISSED: f64 = 0.001;
 
 /// How far above its bound a plan may be that is not looked for among fewer partitions (parts of the bound): where
 /// there is memory left, and where there is not, which leaves much open among fewer too.
@@ -267,7 +281,9 @@ const NEARLY: f64 = 0.9;
 /// Whether a search has left much open: among fewer partitions it may find what it has missed.
 fn is_open(found: &Outcome) -> bool {
     match found {
-        Ok((plan, _)) => match plan.proof {
+        Ok(Found { plan, missed, .. }) => match plan.proof {
+            // What memory leaves open among all partitions, it leaves open among fewer.
+            plan::Proof::Gap { lower_bound } if *missed <= MISSED * lower_bound => false,
             plan::Proof::Gap { lower_bound } if !plan.space.left_out.contains(&LeftOut::Steps) => {
                 let held: u64 = plan.memory.iter().map(|it| it.bytes).sum();
                 let is_full = real(held) > NEARLY * real(plan.capacity);
@@ -283,8 +299,8 @@ fn is_open(found: &Outcome) -> bool {
 /// of both.
 fn best_of(all: Outcome, part: Outcome) -> Outcome {
     match (all, part) {
-        (Ok((plan, _)), Ok((other, variants))) if other.seconds() < plan.seconds() => {
-            Ok((Plan { proof: plan.proof, space: plan.space, ..other }, variants))
+        (Ok(Found { plan, .. }), Ok(other)) if other.plan.seconds() < plan.seconds() => {
+            Ok(Found { plan: Plan { proof: plan.proof, space: plan.space, ..other.plan }, ..other })
         }
         (Err(_), part @ Ok(_)) => part,
         (all, _) => all,
@@ -317,18 +333,19 @@ fn plan_in(
         Asked { request, pins, cuts: &cuts, numbers: &numbers, derive, offer, width, spaces: &spaces };
     let mut clocks = Clocks::new(request.prices.beside());
     let mut weighed = Weighed::new(asked, clocks.weights())?;
-    let Least { made: mut best, mut bound, .. } = weighed.least(f64::INFINITY)?;
+    let Least { made: mut best, mut bound, mut missed, .. } = weighed.least(f64::INFINITY, f64::NEG_INFINITY)?;
     let mut taken = Taken::of(&best.plan);
     let mut seen = vec![(best.choices.clone(), taken)];
     let enough = (request.enough)(&best.plan);
     while clocks.go_on(taken, bound) && !enough {
         // What fits by other weights is found, or is not needed.
         let Ok(mut other) = Weighed::new(asked, clocks.weights()) else { break };
-        let Ok(found) = other.least(best.seconds()) else { break };
+        let Ok(found) = other.least(best.seconds(), clocks.bound()) else { break };
         if !other.is_alike(&weighed) {
             seen.clear();
         }
         (weighed, bound, taken) = (other, found.bound, Taken::of(&found.made.plan));
+        missed = missed.max(found.missed);
         seen.push((found.made.choices.clone(), taken));
         if found.fits && found.made.seconds() < best.seconds() {
             best = found.made;
@@ -336,7 +353,7 @@ fn plan_in(
     }
     let mut best = if enough { best } else { mixed::between(&mut weighed, (&seen, best), &mut clocks)? };
     best.plan.proof = clocks.proof(&best.plan);
-    Ok((best.plan, best.variants))
+    Ok(Found { plan: best.plan, variants: best.variants, missed })
 }
 
 /// What searches before have seen, if the request is one of several.

@@ -117,15 +117,25 @@ impl<'a> Prepared<'a> {
     }
 }
 
-/// The sections as a chain, each repetition being that of one of the programs.
-pub(crate) fn chain(programs: &[Prepared<'_>]) -> Chain {
+/// The sections as a chain, each repetition being that of one of the programs; and for each section the programs
+/// that its blocks may be of: of those in which it is the same, the first.
+pub(crate) fn chain(programs: &[Prepared<'_>]) -> (Chain, Vec<Vec<usize>>) {
     let mut globals: Vec<Option<Global>> = Vec::new();
-    let sections = programs.first().map_or(0, |first| first.cut.sections.len());
-    let mut segment =
-        |index: usize| unite(programs.iter().map(|program| program.segment(index, &mut globals)).collect());
-    let segments = (0..sections).map(&mut segment).collect();
+    let (mut segments, mut kinds) = (Vec::new(), Vec::new());
+    for index in 0..programs.first().map_or(0, |first| first.cut.sections.len()) {
+        let (mut different, mut of): (Vec<Segment>, Vec<usize>) = (Vec::new(), Vec::new());
+        for (number, program) in programs.iter().enumerate() {
+            let segment = program.segment(index, &mut globals);
+            if !different.contains(&segment) {
+                different.push(segment);
+                of.push(number);
+            }
+        }
+        segments.push(unite(different));
+        kinds.push(of);
+    }
     let unused = || Global { times: vec![0.0], resident: vec![0] };
-    Chain { globals: globals.into_iter().map(|it| it.unwrap_or_else(unused)).collect(), segments }
+    (Chain { globals: globals.into_iter().map(|it| it.unwrap_or_else(unused)).collect(), segments }, kinds)
 }
 
 /// Forbids a block of one program where it has no such operation as something is fixed of in another one,

@@ -10,6 +10,7 @@
 //! [`Problem::memory`] define the two sides; solvers are tested against them.
 
 use std::fmt;
+use std::sync::Arc;
 use std::ops::Range;
 
 /// Nodes with choices, tables of times on pairs of nodes, and bytes live at points of time.
@@ -24,7 +25,7 @@ pub struct Problem {
     /// Pairs of nodes whose choices cost time together.
     pub edges: Vec<Edge>,
     /// The tables that edges name. Edges that cost the same share one.
-    pub tables: Vec<Table>,
+    pub tables: Vec<Arc<Table>>,
     /// The lists of bytes, one number per choice, that `resident` and `live` name.
     pub bytes: Vec<Vec<u64>>,
     /// What is held through everything.

@@ -8,8 +8,9 @@
 //! that meet at the top differ in what blocks choose, and are mixed.
 
 use super::mixed::{mix, more, splice};
+use super::switch::switch;
 use super::top::top;
-use super::{Search, feasible};
+use super::{Minimum, Search, feasible};
 use crate::chain::{ChainChoices, Goal};
 use crate::problem::SearchError;
 
@@ -88,8 +89,9 @@ pub(super) fn follow(search: &mut Search<'_>) -> Result<(), SearchError> {
         let Some(highest) = top(&seen, most) else { break };
         multipliers = highest.multipliers;
         let mut is_low = highest.is_edge;
-        // Nothing lies below what is proven.
-        if highest.height - search.bound > allowed(search, close, highest.height.abs()) {
+        // Nothing lies below what is proven, and nothing that tells something below what is known.
+        let floor = search.bound.max(if search.best.is_some() { search.known } else { f64::NEG_INFINITY });
+        if highest.height - floor > allowed(search, close, highest.height.abs()) {
             rounds += 1;
             let Some(next) = line(search, &multipliers)? else { break };
             is_low &= next.over(&multipliers) > 0.0;
@@ -114,6 +116,10 @@ pub(super) fn follow(search: &mut Search<'_>) -> Result<(), SearchError> {
             more(search, segment, state, slow, &multipliers)
         };
         mix(search, slow, &seen, found)?;
+    }
+    if !search.is_settled() {
+        let others: Vec<Vec<usize>> = seen.iter().map(|line| search.flat.fold(&line.choices)).collect();
+        switch(search, &others);
     }
     repair(search, &mut seen, &multipliers);
     let choices: usize = search.flat.problem.times.iter().map(Vec::len).sum();
@@ -161,10 +167,10 @@ fn sides<'a>(seen: &'a [Line], multipliers: &[f64]) -> Option<[&'a Line; 2]> {
 /// The minima of searches before, as lines at this capacity: what fits is taken, and what was proven
 /// then still holds.
 fn remembered(search: &mut Search<'_>) -> Vec<Line> {
-    if let Some((bound, multipliers)) = search.floors.best(search.capacity)
-        && bound > search.bound
+    if let Some(best) = search.floors.best(search.capacity)
+        && best.bound > search.bound
     {
-        (search.bound, search.multipliers) = (bound, multipliers);
+        (search.bound, search.multipliers, search.missed) = (best.bound, best.multipliers, best.missed);
     }
     let known = search.trail.seen.clone();
     let mut lines = Vec::new();
@@ -190,14 +196,16 @@ fn fastest(search: &mut Search<'_>, seen: &[Line]) -> Result<Option<Line>, Searc
 
 /// The minimum at multipliers, which is taken if it fits; its bound counts.
 fn line(search: &mut Search<'_>, multipliers: &[f64]) -> Result<Option<Line>, SearchError> {
-    let minimum = search.minimise(Goal::Time, multipliers)?;
-    search.floors.add(multipliers, search.capacity, minimum.bound);
-    if minimum.bound > search.bound {
-        (search.bound, search.multipliers) = (minimum.bound, multipliers.to_vec());
+    let Minimum { choices, bound, excess } = search.minimise(Goal::Time, multipliers)?;
+    let found = choices.map(|choices| Line { time: search.chain.time(&choices), choices, excess });
+    let missed = found.as_ref().map_or(f64::INFINITY, |found| found.at(multipliers) - bound);
+    search.floors.add(multipliers, search.capacity, (bound, missed));
+    if bound > search.bound {
+        (search.bound, search.multipliers, search.missed) = (bound, multipliers.to_vec(), missed);
     }
-    let Some(choices) = minimum.choices else { return Ok(None) };
-    search.take(&choices);
-    search.trail.add(&choices);
-    let time = search.chain.time(&choices);
-    Ok(Some(Line { choices, time, excess: minimum.excess }))
+    if let Some(found) = &found {
+        search.take(&found.choices);
+        search.trail.add(&found.choices);
+    }
+    Ok(found)
 }

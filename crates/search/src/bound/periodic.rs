@@ -1,6 +1,8 @@
 //! Chains in which all blocks of a segment choose the same: a smaller problem, whose answer is an
 //! answer for the whole.
 
+use std::sync::Arc;
+
 use crate::chain::{Chain, ChainChoices, Segment, Variant};
 use crate::problem::{Edge, Held, Problem, Table, real_size};
 
@@ -48,7 +50,7 @@ fn times(problem: &Problem, count: usize) -> Problem {
     let blocks = real_size(count);
     let scale = |times: &mut Vec<f64>| times.iter_mut().for_each(|time| *time *= blocks);
     problem.times.iter_mut().for_each(scale);
-    problem.tables.iter_mut().for_each(|table| scale(&mut table.entries));
+    problem.tables.iter_mut().for_each(|table| scale(&mut Arc::make_mut(table).entries));
     let count = u64::try_from(count).unwrap_or(u64::MAX);
     for held in &mut problem.resident {
         let bytes = problem.bytes[held.bytes].iter().map(|bytes| bytes * count).collect();
@@ -66,5 +68,5 @@ fn tie(problem: &mut Problem, from: usize, to: usize) {
     };
     let entries = (0..columns * columns).map(entry).collect();
     problem.edges.push(Edge { from, to, table: problem.tables.len() });
-    problem.tables.push(Table { columns, entries });
+    problem.tables.push(Table { columns, entries }.into());
 }

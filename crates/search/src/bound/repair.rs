@@ -1,6 +1,8 @@
 //! Greedy repair of an assignment that takes too much memory, and greedy improvement of one that
 //! fits.
 
+use std::cmp::Reverse;
+
 use crate::problem::{Edge, Live, Problem, real};
 
 /// The most passes over all nodes in a repair.
@@ -116,6 +118,23 @@ impl<'a> State<'a> {
             }
         };
         self.problem.times[node][choice] + self.edges[node].iter().map(edge).sum::<f64>()
+    }
+
+    /// The edges of a node.
+    pub(super) fn around(&self, node: usize) -> &[Edge] {
+        &self.edges[node]
+    }
+
+    /// The window in which most is live.
+    pub(super) fn fullest(&self) -> usize {
+        (0..self.live.len()).max_by_key(|&window| (self.live[window], Reverse(window))).unwrap_or(0)
+    }
+
+    /// What a choice of a node holds in a window, with what it keeps resident (bytes).
+    pub(super) fn held(&self, node: usize, choice: usize, window: usize) -> u64 {
+        let there = |live: &&Live| live.windows().contains(&window);
+        let live = self.live_of[node].iter().filter(there);
+        live.map(|live| self.problem.bytes[live.held.bytes][choice]).sum::<u64>() + self.kept(node, choice)
     }
 
     /// The number of choices of a node.

@@ -155,7 +155,7 @@ fn large(seed: u64, nodes: usize, domain: usize) -> Problem {
     let mut problem = Problem::default();
     for _ in 0..4 {
         let entries = (0..domain * domain).map(|_| dice.time(30)).collect();
-        problem.tables.push(Table { columns: domain, entries });
+        problem.tables.push(Table { columns: domain, entries }.into());
     }
     for node in 0..nodes {
         problem.times.push((0..domain).map(|_| dice.time(50)).collect());

@@ -60,6 +60,8 @@ pub(super) enum By<'a> {
 /// What may be asked of a body.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 enum Question {
+    /// What it costs: messages are sent for a turn.
+    Body { body: usize },
     /// What it costs with one state at its entry or exit, and any at the other.
     End { body: usize, row: usize, side: Side, state: usize },
     /// What it costs at a place of the table.
@@ -78,6 +80,8 @@ pub(super) enum Side {
 pub(super) enum Asked {
     /// Nothing new.
     Nothing,
+    /// What bodies cost whose bounds still rise.
+    Bodies,
     /// What they cost with choices at their ends.
     Ends,
     /// What they cost.
@@ -85,12 +89,17 @@ pub(super) enum Asked {
 }
 
 /// What a question comes to, of one body.
-struct Answer {
-    body: usize,
-    /// Places of the table, and bounds of what the body costs there.
-    bounds: Vec<(usize, f64)>,
-    /// What was found, and for which place.
-    found: Option<(usize, Found)>,
+enum Answer<'a> {
+    /// All that it costs.
+    Whole { body: usize, wide: Box<Wide<'a>>, tables: [Vec<f64>; 2] },
+    /// What it costs at some places.
+    Part {
+        body: usize,
+        /// Places of the table, and bounds of what the body costs there.
+        bounds: Vec<(usize, f64)>,
+        /// What was found, and for which place.
+        found: Option<(usize, Found)>,
+    },
 }
 
 impl<'a> Block<'a> {
@@ -123,61 +132,87 @@ impl<'a> Block<'a> {
         }
     }
 
-    /// Asks what is not known yet of the blocks between these states: of their ends, then of them. What
-    /// was asked.
+    /// Asks what is not known yet of the blocks between these states: of the bodies that they are, then of their
+    /// ends, then of them. What was asked.
     pub(super) fn ask(&mut self, ready: &Ready, row: usize, states: &[usize]) -> Asked {
+        let mut bodies: BTreeSet<Question> = BTreeSet::new();
         let mut ends: BTreeSet<Question> = BTreeSet::new();
         let mut places: BTreeSet<Question> = BTreeSet::new();
         for pair in states.windows(2) {
             let place = ready.place(row, [pair[0], pair[1]]);
             let body = self.bound.body[place];
-            if let By::Messages(_) = self.bodies[body].by {
+            if let By::Messages(wide) = &self.bodies[body].by {
+                if !wide.is_swept() {
+                    bodies.insert(Question::Body { body });
+                }
                 let sides = [(Side::Entry, pair[0]), (Side::Exit, pair[1])];
                 ends.extend(sides.map(|(side, state)| Question::End { body, row, side, state }));
                 places.insert(Question::Place { body, place });
             }
         }
         let new = |of: &BTreeSet<Question>| of.difference(&self.asked).copied().collect::<Vec<_>>();
-        let mut questions = new(&ends);
-        if questions.is_empty() {
-            questions = new(&places);
+        let mut questions = new(&bodies);
+        for others in [&ends, &places] {
+            if questions.is_empty() {
+                questions = new(others);
+            }
         }
-        let answers: Vec<Option<Answer>> = questions.par_iter().map(|it| self.answer(ready, *it)).collect();
+        let answers: Vec<Option<Answer<'a>>> = questions.par_iter().map(|it| self.answer(ready, *it)).collect();
         answers.into_iter().flatten().for_each(|answer| self.learn(answer));
-        self.asked.extend(&questions);
+        self.asked.extend(questions.iter().filter(|it| !matches!(it, Question::Body { .. })));
         match questions.first() {
             None => Asked::Nothing,
             Some(Question::Place { .. }) => Asked::Blocks,
             Some(Question::End { .. }) => Asked::Ends,
+            Some(Question::Body { .. }) => Asked::Bodies,
         }
     }
 
     /// What is to be known; nothing of what elimination minimised.
-    fn answer(&self, ready: &Ready, question: Question) -> Option<Answer> {
-        let (Question::End { body, .. } | Question::Place { body, .. }) = question;
-        let By::Messages(wide) = &self.bodies[body].by else { return None };
+    fn answer(&self, ready: &Ready, question: Question) -> Option<Answer<'a>> {
+        let (Question::Body { body } | Question::End { body, .. } | Question::Place { body, .. }) = question;
+        let Minimised { by: By::Messages(wide), constant, .. } = &self.bodies[body] else { return None };
         Some(match question {
+            Question::Body { .. } => {
+                let wide = wide.rested().turned();
+                let tables = ready.tables(body, &wide, *constant);
+                Answer::Whole { body, wide: Box::new(wide), tables }
+            }
             Question::End { row, side, state, .. } => {
                 let (bounds, found) = wide.given(&ready.fixed(body, row, side, state));
                 let places = ready.pairs_of(side, state).map(|pair| ready.place(row, pair));
+                let bound = |place: usize| bounds.of(&ready.kept(body, place)) + constant;
                 let place_of = |found: Found| (ready.place_of(body, row, &wide.kept_of(&found.0)), found);
-                Answer {
+                Answer::Part {
                     body,
-                    bounds: places.map(|place| (place, bounds.of(&ready.kept(body, place)))).collect(),
+                    bounds: places.map(|place| (place, bound(place))).collect(),
                     found: found.map(place_of),
                 }
             }
             Question::Place { place, .. } => {
                 let Interval { bound, found } = wide.solve(&ready.kept(body, place));
-                Answer { body, bounds: vec![(place, bound)], found: found.map(|found| (place, found)) }
+                Answer::Part { body, bounds: vec![(place, bound + constant)], found: found.map(|found| (place, found)) }
             }
         })
     }
 
-    fn learn(&mut self, Answer { body: number, bounds, found }: Answer) {
+    fn learn(&mut self, answer: Answer<'a>) {
+        let (number, bounds, found) = match answer {
+            Answer::Part { body, bounds, found } => (body, bounds, found),
+            Answer::Whole { body: number, wide, tables: [bounds, found] } => {
+                self.bodies[number].by = By::Messages(wide);
+                if let Some(costs) = &mut self.found {
+                    for (place, cost) in found.into_iter().enumerate() {
+                        if cost < costs.table[place] {
+                            (costs.table[place], costs.body[place]) = (cost, number);
+                        }
+                    }
+                }
+                (number, bounds.into_iter().enumerate().collect(), None)
+            }
+        };
         for (place, bound) in bounds {
             let body = &mut self.bodies[number];
-            let bound = bound + body.constant;
             if bound > body.table[place] {
                 body.table[place] = bound;
                 if self.bound.body[place] == number {

@@ -118,6 +118,10 @@ impl Relaxation {
         let enumerated = enumerated.filter(|it| it.segments.iter().all(|it| it.pairs() <= MOST_PAIRS));
         match enumerated {
             Some(made) if is_narrow(&made) => made,
+            // What is too wide beside any choice of the globals is not narrower without them.
+            Some(made) if !made.segments.iter().all(|it| it.largest_beside_globals() <= most) => {
+                made.widened(&needful)
+            }
             enumerated => match prepared(Globals::Descended) {
                 made if width == Width::Narrow || is_narrow(&made) => made,
                 made => enumerated.unwrap_or(made).widened(&needful),
@@ -258,7 +262,8 @@ impl Relaxation {
     ) -> Relaxed {
         let (mut before, mut idle) = (f64::INFINITY, 0);
         let mut last: Option<(Path, f64, Asked)> = None;
-        for round in 0.. {
+        let mut rounds = 0;
+        loop {
             let (bound, globals) = least(&blocks, Of::Bound);
             let (cost, chosen) =
                 if self.is_wide() { least(&blocks, Of::Found) } else { (bound, globals.clone()) };
@@ -269,7 +274,7 @@ impl Relaxation {
                 idle += 1;
             }
             let is_known = bound == f64::INFINITY || unknown <= CLOSE * bound.abs();
-            let is_over = is_known || round == ROUNDS || idle == PATIENCE || {
+            let is_over = is_known || rounds == ROUNDS || idle == PATIENCE || {
                 // One that still costs as little is asked about to its end.
                 let mut path = last.take().map(|(path, along, _)| (path, along));
                 path = path.filter(|(path, along)| self.along(&blocks, path) <= along * (1.0 + CLOSE));
@@ -280,6 +285,7 @@ impl Relaxation {
                     asked = self.ask(&mut blocks, &next);
                     path = Some((next, along));
                 }
+                rounds += usize::from(asked != Asked::Bodies);
                 last = path.map(|(path, along)| (path, along, asked));
                 asked == Asked::Nothing
             };
@@ -288,7 +294,6 @@ impl Relaxation {
                 return Relaxed { choices, bound: bound.min(cost) };
             }
         }
-        unreachable!("rounds end")
     }
 
     /// Asks about the blocks of a path what was not asked yet.

@@ -4,7 +4,7 @@ mod between; // blocks whose ends are given
 
 use std::borrow::Cow;
 use std::collections::BTreeMap;
-use std::sync::OnceLock;
+use std::sync::{Arc, OnceLock};
 
 use planner_ir::advance;
 use rayon::prelude::*;
@@ -55,8 +55,8 @@ struct Body {
     by: Method,
     /// Its needful choices; where it is eliminated, with nodes of classes after its own.
     pruned: Pruned,
-    /// The tables of the pruned problem with zeros for all that is allowed.
-    zeros: Vec<Table>,
+    /// The tables of the pruned problem with zeros for all that is allowed, once they are asked for.
+    zeros: OnceLock<Vec<Arc<Table>>>,
     /// Entry and exit nodes that stand for the same in blocks that follow each other.
     ends: Vec<[usize; 2]>,
     shared: Vec<Shared>,
@@ -123,6 +123,11 @@ impl Ready {
             Method::Messages(..) => 0.0,
         };
         self.bodies.iter().map(entries).fold(0.0, f64::max)
+    }
+
+    /// The same for each choice of the globals.
+    pub(crate) fn largest_beside_globals(&self) -> f64 {
+        self.largest() / self.global_domains.iter().map(|&domain| real_size(domain)).product::<f64>()
     }
 
     /// The entries of the table over globals, entry and exit.
@@ -213,6 +218,11 @@ impl Ready {
         digits
     }
 
+    /// What a body costs by messages, bounds and what was found, as tables over slots, with what every block pays.
+    pub(super) fn tables(&self, body: usize, wide: &Wide<'_>, constant: f64) -> [Vec<f64>; 2] {
+        wide.tables().map(|table| self.bodies[body].by_slots(&table, &self.domains, constant))
+    }
+
     /// The choices of a body's kept nodes there.
     pub(super) fn kept(&self, which: usize, place: usize) -> Vec<usize> {
         let (body, slots) = (&self.bodies[which], self.slots(place));
@@ -279,7 +289,7 @@ impl Body {
         let (problem, order) = with_classes(problem, &kept);
         let place = |node: usize| kept.iter().take_while(|&&at| at < node).count();
         Self {
-            zeros: zeros(&problem),
+            zeros: OnceLock::new(),
             pruned: Pruned { problem, choices },
             shared: it.shared.to_vec(),
             ties: slots.into_iter().map(|(slot, node)| (slot, place(node))).collect(),
@@ -298,7 +308,7 @@ impl Body {
     fn by_messages(self, pruned: Pruned) -> Self {
         let problem = &pruned.problem;
         let wiring = Wiring::new(&problem.domains(), &problem.edges, &problem.tables);
-        Self { by: Method::Messages(wiring, OnceLock::new()), zeros: zeros(problem), pruned, ..self }
+        Self { by: Method::Messages(wiring, OnceLock::new()), zeros: OnceLock::new(), pruned, ..self }
     }
 
     /// Minimises: what it is reduced to, and the table over slots of these domains.
@@ -316,17 +326,21 @@ impl Body {
                 let wiring = match goal {
                     Goal::Time => timed,
                     Goal::Memory => {
-                        zeros.get_or_init(|| Wiring::new(&problem.domains(), &problem.edges, &self.zeros))
+                        zeros.get_or_init(|| Wiring::new(&problem.domains(), &problem.edges, self.zeros()))
                     }
                 };
-                let wide = Wide::new((wiring, costs), &self.kept, &self.ends, start);
+                // Where messages ended before, they are sent when it is asked.
+                let wide = match start {
+                    Some(_) => Wide::resting((wiring, costs), &self.kept, &self.ends, start),
+                    None => Wide::new((wiring, costs), &self.kept, &self.ends, None),
+                };
                 let [bounds, found] = wide.tables();
                 (By::Messages(Box::new(wide)), bounds, Some(found))
             }
             Method::Elimination(order) => {
                 let tables = match goal {
-                    Goal::Time => &problem.tables,
-                    Goal::Memory => &self.zeros,
+                    Goal::Time => &problem.tables[..],
+                    Goal::Memory => self.zeros(),
                 };
                 let objective = Objective { costs: Cow::Owned(costs), edges: &problem.edges, tables };
                 let mut reduced = reduce(&objective, order)?;
@@ -334,9 +348,18 @@ impl Body {
                 (By::Elimination(reduced), table, None)
             }
         };
-        let by_slots =
-            |least: &[f64]| self.table(least, domains).into_iter().map(|cost| cost + constant).collect();
+        let by_slots = |least: &[f64]| self.by_slots(least, domains, constant);
         Ok(Minimised { by, table: by_slots(&least), found: found.as_deref().map(by_slots), constant })
+    }
+
+    /// The reduced table by slots, with what every block pays.
+    fn by_slots(&self, least: &[f64], domains: &[usize], constant: f64) -> Vec<f64> {
+        self.table(least, domains).into_iter().map(|cost| cost + constant).collect()
+    }
+
+    /// The tables of its problem with zeros for all that is allowed.
+    fn zeros(&self) -> &[Arc<Table>] {
+        self.zeros.get_or_init(|| zeros(&self.pruned.problem))
     }
 
     /// For each node, what each choice costs, those of globals being given if they have no slots; and what is paid
@@ -391,10 +414,10 @@ impl Body {
 }
 
 /// The tables of a problem with zeros for all that is allowed.
-fn zeros(problem: &Problem) -> Vec<Table> {
-    let allowed = |table: &Table| Table {
-        columns: table.columns,
-        entries: table.entries.iter().map(|&time| Goal::Memory.of(time)).collect(),
+fn zeros(problem: &Problem) -> Vec<Arc<Table>> {
+    let allowed = |table: &Arc<Table>| {
+        let entries = table.entries.iter().map(|&time| Goal::Memory.of(time)).collect();
+        Table { columns: table.columns, entries }.into()
     };
     problem.tables.iter().map(allowed).collect()
 }

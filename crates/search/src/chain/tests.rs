@@ -190,7 +190,7 @@ fn two_blocks(seed: u64, boundary: &[usize], globals: &[usize]) -> Chain {
         let from = dice.index(node);
         let entries = (0..domains[from] * domains[node]).map(|_| dice.time(50)).collect();
         problem.edges.push(Edge { from, to: node, table: problem.tables.len() });
-        problem.tables.push(Table { columns: domains[node], entries });
+        problem.tables.push(Table { columns: domains[node], entries }.into());
     }
     let shared = (0..globals.len()).map(|global| Shared { node: 2 * boundary.len() + global, global });
     let segment = Segment {

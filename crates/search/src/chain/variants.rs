@@ -147,18 +147,10 @@ impl Problem {
             let allowed = |at: usize| (at / columns == number) != (at % columns == times.len());
             self.forbid(selector, node, [variants, columns], allowed);
         }
-        for edge in &variant.edges {
-            let table = &variant.tables[edge.table];
-            let columns = table.columns + 1;
-            let in_use = |row: usize, column: usize| row < table.rows() && column < table.columns;
-            let entry = |at: usize| match (at / columns, at % columns) {
-                (row, column) if in_use(row, column) => table.at(row, column),
-                _ => 0.0,
-            };
-            let entries = (0..(table.rows() + 1) * columns).map(entry).collect();
-            self.edges.push(Edge { from: first + edge.from, to: first + edge.to, table: self.tables.len() });
-            self.tables.push(Table { columns, entries });
-        }
+        let tables = self.tables.len();
+        self.tables.extend(variant.tables.iter().map(|table| table.or_nothing().into()));
+        let edge = |it: &Edge| Edge { from: first + it.from, to: first + it.to, table: tables + it.table };
+        self.edges.extend(variant.edges.iter().map(edge));
         let bytes = self.bytes.len();
         self.bytes.extend(variant.bytes.iter().map(|bytes| [&bytes[..], &[0]].concat()));
         let held = |held: &Held| Held { node: first + held.node, bytes: bytes + held.bytes };
@@ -196,7 +188,20 @@ impl Problem {
     ) {
         let entry = |at: usize| if allowed(at) { 0.0 } else { f64::INFINITY };
         self.edges.push(Edge { from, to, table: self.tables.len() });
-        self.tables.push(Table { columns, entries: (0..rows * columns).map(entry).collect() });
+        self.tables.push(Table { columns, entries: (0..rows * columns).map(entry).collect() }.into());
+    }
+}
+
+impl Table {
+    /// The same with one choice more on both sides, which costs nothing.
+    fn or_nothing(&self) -> Self {
+        let mut entries = Vec::with_capacity((self.rows() + 1) * (self.columns + 1));
+        for row in self.entries.chunks(self.columns) {
+            entries.extend_from_slice(row);
+            entries.push(0.0);
+        }
+        entries.resize((self.rows() + 1) * (self.columns + 1), 0.0);
+        Self { columns: self.columns + 1, entries }
     }
 }
 

@@ -131,7 +131,7 @@ fn no_plan_takes_less_than_by_any_weights() {
         };
         let shares = [[1.0, 1.0], [0.0, 0.0], [1.0, 0.0], [0.25, 0.75], [0.5, 0.5]];
         let programs: Vec<Prepared<'_>> = shares.iter().map(|&it| of(Weights::of(it, cost))).collect();
-        let chains: Vec<_> = programs.iter().map(|it| chain(std::slice::from_ref(it))).collect();
+        let chains: Vec<_> = programs.iter().map(|it| chain(std::slice::from_ref(it)).0).collect();
         let least = planned(&trained, "h100-80g-8x", mesh, 1 << 40).expect("fits");
         for (program, own) in programs.iter().zip(&chains) {
             let found = bound::solve_chain(own, 1 << 40).expect("fits");

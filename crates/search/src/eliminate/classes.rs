@@ -209,7 +209,7 @@ impl Problem {
             };
             let other = edge.other(seen.node);
             self.edges[index] = Edge { from: class, to: other, table: self.tables.len() };
-            self.tables.push(table);
+            self.tables.push(table.into());
         }
         let of = |choice: usize| {
             let allowed = seen.classes[choice];
@@ -217,6 +217,6 @@ impl Problem {
         };
         let entries = (0..seen.classes.len()).flat_map(of).collect();
         self.edges.push(Edge { from: seen.node, to: class, table: self.tables.len() });
-        self.tables.push(Table { columns: seen.count, entries });
+        self.tables.push(Table { columns: seen.count, entries }.into());
     }
 }

@@ -57,7 +57,7 @@ pub(crate) fn restrict(problem: &Problem, choices: &[Vec<usize>]) -> Problem {
             let whole = &problem.tables[edge.table];
             let row = |&row: &usize| columns.iter().map(move |&column| whole.at(row, column));
             let entries = rows.iter().flat_map(row).collect();
-            tables.push(Table { columns: columns.len(), entries });
+            tables.push(Table { columns: columns.len(), entries }.into());
             tables.len() - 1
         });
     }

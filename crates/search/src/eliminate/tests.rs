@@ -211,7 +211,7 @@ fn of_few_classes(dice: &mut Dice, domains: &[usize]) -> Problem {
         let entries = of[0].iter().flat_map(|&row| of[1].iter().map(move |&column| table.at(row, column)));
         let table = Table { columns: table.columns, entries: entries.collect() };
         edge.table = problem.tables.len();
-        problem.tables.push(table);
+        problem.tables.push(table.into());
     }
     problem
 }
@@ -262,7 +262,7 @@ fn what_is_looked_at_for_nodes_of_classes_grows_no_faster_than_the_problem() {
 fn an_order_ends_where_a_table_is_far_too_large() {
     for (nodes, steps) in [(20, 20), (400, 1)] {
         let mut problem = Problem { times: vec![vec![0.0; 8]; nodes], ..Problem::default() };
-        problem.tables.push(Table { columns: 8, entries: vec![0.0; 64] });
+        problem.tables.push(Table { columns: 8, entries: vec![0.0; 64] }.into());
         let pairs = (0..nodes).flat_map(|from| (from + 1..nodes).map(move |to| [from, to]));
         problem.edges = pairs.map(|[from, to]| Edge { from, to, table: 0 }).collect();
         let order = order(&problem, &[]);
@@ -283,12 +283,12 @@ fn what_two_operations_share_does_not_join_all_their_choices() {
     for (from, to) in [(queries, use_), (keys, use_), (queries, input), (keys, input)] {
         let entries = (0..domains[from] * domains[to]).map(|_| dice.time(5)).collect();
         problem.edges.push(Edge { from, to, table: problem.tables.len() });
-        problem.tables.push(Table { columns: domains[to], entries });
+        problem.tables.push(Table { columns: domains[to], entries }.into());
     }
     for (from, to) in [(queries, cosines), (queries, sines), (keys, cosines), (keys, sines)] {
         let moved = |row: usize| (0..16).map(move |held| if row % 8 == held { 0.0 } else { 1.0 });
         problem.edges.push(Edge { from, to, table: problem.tables.len() });
-        problem.tables.push(Table { columns: 16, entries: (0..200).flat_map(moved).collect() });
+        problem.tables.push(Table { columns: 16, entries: (0..200).flat_map(moved).collect() }.into());
     }
     let plain = order(&problem, &[]);
     let (split, with) = classes::lessened(problem.clone(), &[], 0.0);
@@ -306,7 +306,7 @@ fn wide_rows_and_threads_change_nothing() {
     problem.tables.clear();
     for (from, to) in [(0, 2), (2, 3), (3, 0), (1, 2)] {
         let entries = (0..domains[from] * domains[to]).map(|_| dice.time(5)).collect();
-        problem.tables.push(Table { columns: domains[to], entries });
+        problem.tables.push(Table { columns: domains[to], entries }.into());
         problem.edges.push(Edge { from, to, table: problem.tables.len() - 1 });
     }
     let truth = exhaustive::solve(&problem, u64::MAX).unwrap();
@@ -354,7 +354,7 @@ fn pruning_drops_choices_and_keeps_the_best_under_every_bound() {
 fn a_problem_that_is_too_wide_is_refused() {
     let nodes = 12;
     let mut problem = Problem { times: vec![vec![0.0; 10]; nodes], ..Problem::default() };
-    problem.tables.push(Table { columns: 10, entries: (0..100u32).map(f64::from).collect() });
+    problem.tables.push(Table { columns: 10, entries: (0..100u32).map(f64::from).collect() }.into());
     for from in 0..nodes {
         problem.edges.extend((0..from).map(|to| Edge { from, to, table: 0 }));
     }
@@ -368,7 +368,7 @@ fn a_choice_that_is_worse_for_some_choice_of_a_neighbour_does_not_dominate() {
     let problem = Problem {
         times: vec![vec![0.0, 0.0], vec![0.0, 0.0]],
         edges: vec![Edge { from: 0, to: 1, table: 0 }],
-        tables: vec![Table { columns: 2, entries: vec![0.0, 1.25, 0.0, 1.0] }],
+        tables: vec![Table { columns: 2, entries: vec![0.0, 1.25, 0.0, 1.0] }.into()],
         ..Problem::default()
     };
     assert_eq!(prune(&problem, &[1]).choices, vec![vec![1], vec![0, 1]]);

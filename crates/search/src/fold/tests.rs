@@ -307,7 +307,7 @@ fn a_step_cut_into_sections_is_as_fast_as_the_chain_is_by_elimination() {
         (None, &[]),
     )
     .expect("has a space");
-    let flat = chain(&[prepared]).flat();
+    let flat = chain(&[prepared]).0.flat();
     let truth = eliminate::solve(&flat.problem).expect("has a least time").time;
     let plan = planned(&trained, "h100-80g-8x", "2", ROOM).expect("fits");
     assert_eq!(plan.proof, plan::Proof::Optimal);
@@ -329,7 +329,7 @@ fn what_is_counted_from_below_is_there_and_times_are_those_of_the_plan() {
         let machine = shipped::named("h100-80g-8x").expect("is a machine");
         let prices = MachinePrices::new(&machine, &mesh_).expect("suits");
         let cut = Cut { graph: &trained.step.graph, sections: &sections };
-        let chain = chain(&[Prepared::new(
+        let (chain, _) = chain(&[Prepared::new(
             cut,
             &mesh_,
             (&prices, &rewrite::Spaces::default(), crate::clocks::Weights::ONE),

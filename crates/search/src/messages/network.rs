@@ -1,6 +1,7 @@
 //! A problem as a network of nodes and links, and the messages along them.
 
 use std::collections::{BTreeMap, VecDeque};
+use std::sync::Arc;
 
 use pulp::Arch;
 
@@ -83,7 +84,7 @@ impl Left {
 
 impl Wiring {
     /// Links nodes that have so many choices.
-    pub(crate) fn new(domains: &[usize], edges: &[Edge], tables: &[Table]) -> Self {
+    pub(crate) fn new(domains: &[usize], edges: &[Edge], tables: &[Arc<Table>]) -> Self {
         let mut pairs: BTreeMap<[usize; 2], Vec<f64>> = BTreeMap::new();
         for edge in edges {
             let entries = &tables[edge.table].entries;
@@ -179,7 +180,7 @@ impl<'a> Network<'a> {
                         choices[a].iter().flat_map(|&row| choices[b].iter().map(move |&it| at(row, it)));
                     let table = Table { columns: choices[b].len(), entries: entries.collect() };
                     problem.edges.push(Edge { from, to, table: problem.tables.len() });
-                    problem.tables.push(table);
+                    problem.tables.push(table.into());
                 }
             }
         }

@@ -121,7 +121,7 @@ fn grid(dice: &mut Dice, side: usize, choices: usize) -> Problem {
         for to in [beside, Some(node + side)].into_iter().flatten().filter(|it| *it < side * side) {
             let entries = (0..choices * choices).map(|_| dice.time(30)).collect();
             problem.edges.push(Edge { from: node, to, table: problem.tables.len() });
-            problem.tables.push(Table { columns: choices, entries });
+            problem.tables.push(Table { columns: choices, entries }.into());
         }
     }
     problem

@@ -37,6 +37,8 @@ pub(super) struct Weighed<'a> {
     asked: Asked<'a>,
     programs: Vec<Prepared<'a>>,
     pub(super) chain: Arc<Chain>,
+    /// For each section, the programs that its blocks may be of.
+    kinds: Vec<Vec<usize>>,
     /// How blocks of different choices are joined; nothing before anything was found.
     pub(super) joints: Option<Joints>,
 }
@@ -59,6 +61,8 @@ pub(super) struct Least {
     pub(super) fits: bool,
     /// No plan that fits takes less (seconds).
     pub(super) bound: f64,
+    /// What of that between bound and plan the search has missed, and memory does not leave open (seconds).
+    pub(super) missed: f64,
 }
 
 /// Why a search by weights ends.
@@ -95,22 +99,22 @@ impl<'a> Weighed<'a> {
         let programs: Vec<Result<Prepared<'_>, PlanError>> = numbers.par_iter().map(prepare).collect();
         let mut programs: Vec<Prepared<'_>> = programs.into_iter().collect::<Result<_, _>>()?;
         forbid(&mut programs, mesh, pins).map_err(PlanError::Fixed)?;
-        let chain = Arc::new(chain(&programs));
-        Ok(Self { asked, programs, chain, joints: None })
+        let (chain, kinds) = chain(&programs);
+        Ok(Self { asked, programs, chain: Arc::new(chain), kinds, joints: None })
     }
 
     /// Whether choices mean the same here and there.
     pub(super) fn is_alike(&self, other: &Self) -> bool {
-        self.programs.len() == other.programs.len()
+        self.kinds == other.kinds
             && self.programs.iter().zip(&other.programs).all(|(one, other)| one.chooses_as(other))
     }
 
     /// The plan of least time that fits. Where what was found first does not, and takes no less than `below` (seconds),
-    /// nothing with less memory is looked for.
-    pub(super) fn least(&mut self, below: f64) -> Result<Least, PlanError> {
+    /// nothing with less memory is looked for; and no bound is raised that stays below what is `proven` (seconds).
+    pub(super) fn least(&mut self, below: f64, proven: f64) -> Result<Least, PlanError> {
         let Asked { request, width, .. } = self.asked;
         let known = trail(request).map(|mut it| std::mem::take(&mut *it)).unwrap_or_default();
-        let mut solver = Solver::new(&self.chain, known, width);
+        let mut solver = Solver::new(&self.chain, known, width).beyond(proven);
         let mut lower_bound = None;
         // The fastest that fits with one slot where two are too many.
         let mut saving: Option<Made> = None;
@@ -149,6 +153,7 @@ impl<'a> Weighed<'a> {
             Ok(Tried { made, counted, held })
         });
         self.joints = solver.joints();
+        let missed = solver.missed();
         if let Some(mut trail) = trail(request) {
             *trail = solver.into_trail();
         }
@@ -170,7 +175,7 @@ impl<'a> Weighed<'a> {
                 }
             },
         };
-        Ok(Least { made, fits, bound })
+        Ok(Least { made, fits, bound, missed })
     }
 
     /// The plan if it fits, with one slot for what rotates where two are too many.
@@ -234,6 +239,7 @@ impl<'a> Weighed<'a> {
         for (section, (segment, chosen)) in self.chain.segments.iter().zip(&choices.blocks).enumerate() {
             for (repetition, choices) in chosen.iter().enumerate() {
                 let (variant, choices) = segment.variant(choices);
+                let variant = self.kinds[section][variant];
                 blocks.push(Block { place: (section, repetition), variant, choices });
             }
         }

@@ -52,7 +52,7 @@ pub(crate) fn random(dice: &mut Dice, domains: &[usize], odds: u64) -> Problem {
             Some(table) if dice.below(2) == 0 => table,
             _ => {
                 let entries = (0..domains[from] * domains[to]).map(|_| dice.time(odds)).collect();
-                problem.tables.push(Table { columns: domains[to], entries });
+                problem.tables.push(Table { columns: domains[to], entries }.into());
                 problem.tables.len() - 1
             }
         };
@@ -106,7 +106,7 @@ fn example() -> Problem {
     Problem {
         times: vec![vec![1.0, 2.0], vec![10.0, 20.0, 30.0]],
         edges: vec![Edge { from: 1, to: 0, table: 0 }],
-        tables: vec![Table { columns: 2, entries: vec![0.1, 0.2, 0.3, 0.4, f64::INFINITY, 0.6] }],
+        tables: vec![Table { columns: 2, entries: vec![0.1, 0.2, 0.3, 0.4, f64::INFINITY, 0.6] }.into()],
         bytes: vec![vec![5, 6], vec![7, 8, 9]],
         resident: vec![Held { node: 0, bytes: 0 }],
         windows: vec![100, 50],

@@ -33,7 +33,7 @@ fn layer(dice: &mut Dice, domains: &[usize], long: &[(usize, usize)]) -> Problem
     for (from, to) in (0..last).map(|it| (it, it + 1)).chain(long.iter().copied()) {
         let entries = (0..domains[from] * domains[to]).map(|_| dice.time(12)).collect();
         problem.edges.push(Edge { from, to, table: problem.tables.len() });
-        problem.tables.push(Table { columns: domains[to], entries });
+        problem.tables.push(Table { columns: domains[to], entries }.into());
     }
     problem
 }

@@ -9,7 +9,7 @@ fn planned_by(width: Width, graph: &Graph, mesh: &str, capacity: u64) -> Result<
     asked(graph, &machine, mesh, &|_| true, |request| {
         let cut = Cut { graph: request.graph, sections: request.sections };
         let request = Request { capacity, steps: offer.steps, ..*request };
-        Ok(plan_in((&request, &[]), &[cut], None, (offer, width))?.0)
+        Ok(plan_in((&request, &[]), &[cut], None, (offer, width))?.plan)
     })
 }
 
