@@ -156,6 +156,8 @@ impl Clocks {
 
     /// Whether others are worth trying after a plan that takes this, and a bound (seconds).
     pub(crate) fn go_on(&mut self, taken: Taken, bound: f64) -> bool {
+        // One that is below what is known was not followed to its top.
+        let is_top = bound >= self.bound;
         (self.time, self.bound) = (self.time.min(taken.seconds), self.bound.max(bound));
         self.seen.push(taken);
         self.tried.push(self.share);
@@ -165,7 +167,7 @@ impl Clocks {
         // What lies between bound and plan at these weights is between them at others: that has to be less than what
         // the plan takes beyond what it weighs.
         let weighs = self.weighs(&taken);
-        if taken.seconds - weighs <= weighs - bound {
+        if is_top && taken.seconds - weighs <= weighs - bound {
             return false;
         }
         let Some((share, highest)) = self.highest() else { return false };

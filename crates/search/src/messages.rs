@@ -172,6 +172,12 @@ impl<'a> Wide<'a> {
         self.is_swept
     }
 
+    /// Whether any messages were sent at these costs.
+    #[cfg(test)]
+    pub(crate) fn is_sent(&self) -> bool {
+        self.turns > 0
+    }
+
     /// The same, without what was found.
     pub(crate) fn rested(&self) -> Self {
         Self {

@@ -333,7 +333,8 @@ fn plan_in(
         Asked { request, pins, cuts: &cuts, numbers: &numbers, derive, offer, width, spaces: &spaces };
     let mut clocks = Clocks::new(request.prices.beside());
     let mut weighed = Weighed::new(asked, clocks.weights())?;
-    let Least { made: mut best, mut bound, mut missed, .. } = weighed.least(f64::INFINITY, f64::NEG_INFINITY)?;
+    let Least { made: mut best, mut bound, mut missed, .. } =
+        weighed.least(f64::INFINITY, f64::NEG_INFINITY)?;
     let mut taken = Taken::of(&best.plan);
     let mut seen = vec![(best.choices.clone(), taken)];
     let enough = (request.enough)(&best.plan);

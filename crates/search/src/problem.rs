@@ -10,8 +10,8 @@
 //! [`Problem::memory`] define the two sides; solvers are tested against them.
 
 use std::fmt;
-use std::sync::Arc;
 use std::ops::Range;
+use std::sync::Arc;
 
 /// Nodes with choices, tables of times on pairs of nodes, and bytes live at points of time.
 ///

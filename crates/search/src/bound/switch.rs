@@ -27,7 +27,16 @@ struct Part {
 pub(super) fn switch(search: &mut Search<'_>, others: &[Vec<usize>]) {
     let Some((choices, before)) = &search.best else { return };
     let problem = &search.flat.problem;
-    let mut state = State::new(problem, search.capacity, choices.clone());
+    let choices = improved(problem, search.capacity, choices, others);
+    let time = problem.time(&choices);
+    if time < *before {
+        search.best = Some((choices, time));
+    }
+}
+
+/// An assignment that fits, with parts of others in it that make it faster.
+fn improved(problem: &Problem, capacity: u64, choices: &[usize], others: &[Vec<usize>]) -> Vec<usize> {
+    let mut state = State::new(problem, capacity, choices.to_vec());
     for _ in 0..ROUNDS {
         let mut moved = false;
         for other in others {
@@ -37,10 +46,7 @@ pub(super) fn switch(search: &mut Search<'_>, others: &[Vec<usize>]) {
             break;
         }
     }
-    let time = problem.time(&state.choices);
-    if time < *before {
-        search.best = Some((state.choices, time));
-    }
+    state.choices
 }
 
 /// Switches parts that gain, as far as they fit; whether there is one.
@@ -48,7 +54,8 @@ fn packed(problem: &Problem, state: &mut State<'_>, other: &[usize]) -> bool {
     let mut parts = parts(problem, state, other);
     let least = EXACT * problem.time(&state.choices).abs();
     let peak = state.fullest();
-    let held = |part: &Part| part.nodes.iter().map(|&(node, choice)| state.grows(node, choice, peak)).sum::<f64>();
+    let held =
+        |part: &Part| part.nodes.iter().map(|&(node, choice)| state.grows(node, choice, peak)).sum::<f64>();
     let by_byte = |part: &Part| match held(part) {
         bytes if bytes > 0.0 => part.gain / bytes,
         _ if part.gain >= 0.0 => f64::INFINITY,
@@ -159,3 +166,6 @@ impl State<'_> {
         after - before
     }
 }
+
+#[cfg(test)]
+mod tests;

@@ -115,6 +115,13 @@ impl<'a> Block<'a> {
         }
     }
 
+    /// The bodies to which messages were sent at these prices.
+    #[cfg(test)]
+    pub(super) fn swept(&self) -> Vec<usize> {
+        let is_swept = |body: &usize| matches!(&self.bodies[*body].by, By::Messages(it) if it.is_sent());
+        (0..self.bodies.len()).filter(is_swept).collect()
+    }
+
     /// For each body, where its messages ended.
     pub(super) fn starts(&self) -> Vec<Option<Start>> {
         let start = |body: &Minimised<'_>| match &body.by {
@@ -157,7 +164,8 @@ impl<'a> Block<'a> {
                 questions = new(others);
             }
         }
-        let answers: Vec<Option<Answer<'a>>> = questions.par_iter().map(|it| self.answer(ready, *it)).collect();
+        let answers: Vec<Option<Answer<'a>>> =
+            questions.par_iter().map(|it| self.answer(ready, *it)).collect();
         answers.into_iter().flatten().for_each(|answer| self.learn(answer));
         self.asked.extend(questions.iter().filter(|it| !matches!(it, Question::Body { .. })));
         match questions.first() {
@@ -191,7 +199,11 @@ impl<'a> Block<'a> {
             }
             Question::Place { place, .. } => {
                 let Interval { bound, found } = wide.solve(&ready.kept(body, place));
-                Answer::Part { body, bounds: vec![(place, bound + constant)], found: found.map(|found| (place, found)) }
+                Answer::Part {
+                    body,
+                    bounds: vec![(place, bound + constant)],
+                    found: found.map(|found| (place, found)),
+                }
             }
         })
     }

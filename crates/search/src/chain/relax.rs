@@ -148,6 +148,18 @@ impl Relaxation {
         Self::prepared(chain, &needful, (Globals::Descended, width)).widened(&needful)
     }
 
+    /// The bodies of the first segment to which messages are sent at these prices.
+    #[cfg(test)]
+    pub(crate) fn swept(&self, goal: Goal, prices: &Prices, starts: &mut Starts) -> Vec<usize> {
+        let mut blocks = self.priced((goal, prices), None, starts).expect("is solved by messages");
+        loop {
+            let path = self.path(&blocks, Of::Bound, &[]);
+            if self.ask(&mut blocks, &path) == Asked::Nothing {
+                return blocks[0].swept();
+            }
+        }
+    }
+
     fn prepared(chain: &Arc<Chain>, needful: &[Vec<Pruned>], (globals, width): (Globals, Width)) -> Self {
         let segments = chain.segments.iter().zip(needful);
         let segments = segments.map(|(segment, needful)| Ready::new(chain, segment, globals, needful));
@@ -250,15 +262,16 @@ impl Relaxation {
             }
             best
         };
-        Ok(self.refined(self.priced(costs, None, starts)?, least))
+        Ok(self.refined((costs.0, self.priced(costs, None, starts)?), least, starts))
     }
 
     /// The choices of least cost, whose globals and cost `least` tells by one side of the tables. Where bounds
     /// are below what was found, the cheapest path by the bounds is asked about, until both cost as much.
     fn refined<'a>(
         &self,
-        mut blocks: Vec<Block<'a>>,
+        (goal, mut blocks): (Goal, Vec<Block<'a>>),
         least: impl Fn(&[Block<'a>], Of) -> (f64, Vec<usize>),
+        starts: &mut Starts,
     ) -> Relaxed {
         let (mut before, mut idle) = (f64::INFINITY, 0);
         let mut last: Option<(Path, f64, Asked)> = None;
@@ -290,6 +303,8 @@ impl Relaxation {
                 asked == Asked::Nothing
             };
             if is_over {
+                let wide = blocks.iter().enumerate().filter(|(number, _)| self.segments[*number].is_wide());
+                starts.0.extend(wide.map(|(number, block)| ((goal, number), block.starts())));
                 let choices = (cost < f64::INFINITY).then(|| self.recover(&blocks, chosen));
                 return Relaxed { choices, bound: bound.min(cost) };
             }
@@ -335,8 +350,8 @@ impl Relaxation {
         let once_least = once.iter().map(cheapest).sum::<f64>();
         let least =
             |paid: f64| move |blocks: &[Block<'_>], of: Of| (self.cost(blocks, of, &[]) + paid, Vec::new());
-        let Relaxed { choices: wishes, bound } =
-            self.refined(self.priced(costs, None, starts)?, least(once_least));
+        let free = (costs.0, self.priced(costs, None, starts)?);
+        let Relaxed { choices: wishes, bound } = self.refined(free, least(once_least), starts);
         let Some(wishes) = wishes else { return Ok(Relaxed { choices: None, bound }) };
         let mut globals: Vec<usize> = (0..once.len())
             .map(|global| {
@@ -345,7 +360,7 @@ impl Relaxation {
             .collect();
         // Where costs are bounds, the first wish is taken.
         if !self.is_wide() {
-            let mut fixed_cost = |globals: &[usize]| -> Result<f64, SearchError> {
+            let fixed_cost = |globals: &[usize]| -> Result<f64, SearchError> {
                 let blocks = self.priced(costs, Some(globals), starts)?;
                 Ok(paid(once, globals) + self.cost(&blocks, Of::Found, &[]))
             };
@@ -361,8 +376,8 @@ impl Relaxation {
                 }
             }
         }
-        let blocks = self.priced(costs, Some(&globals), starts)?;
-        let choices = self.refined(blocks, least(paid(once, &globals))).choices;
+        let fixed = (costs.0, self.priced(costs, Some(&globals), starts)?);
+        let choices = self.refined(fixed, least(paid(once, &globals)), starts).choices;
         let choices = choices.map(|choices| ChainChoices { globals, ..choices });
         Ok(Relaxed { choices, bound })
     }
@@ -382,20 +397,14 @@ impl Relaxation {
         &self,
         (goal, prices): (Goal, &Prices),
         fixed: Option<&[usize]>,
-        starts: &mut Starts,
+        starts: &Starts,
     ) -> Result<Vec<Block<'_>>, SearchError> {
         let segments = self.segments.par_iter().enumerate();
         let priced = segments.map(|(number, ready)| {
             ready.block(goal, (prices.resident, &prices.live[number]), fixed, starts.of(goal, number))
         });
         // Of several errors the first, whichever segment is done first.
-        let blocks: Vec<Block<'_>> = priced.collect::<Vec<_>>().into_iter().collect::<Result<_, _>>()?;
-        for (number, block) in
-            blocks.iter().enumerate().filter(|(number, _)| self.segments[*number].is_wide())
-        {
-            starts.0.insert((goal, number), block.starts());
-        }
-        Ok(blocks)
+        priced.collect::<Vec<_>>().into_iter().collect()
     }
 
     /// For each boundary between blocks, the least cost of all before, by state.

@@ -245,7 +245,10 @@ fn blocks_that_are_solved_by_messages_have_the_same_least() {
     let (mut found, mut long) = (0, 0);
     for seed in 0..200 {
         let mut dice = Dice(seed);
-        let mut chain = random_chain(&mut dice);
+        let mut chain = match seed % 3 {
+            2 => variants::tests::united(&mut dice),
+            _ => random_chain(&mut dice),
+        };
         // Costs are moved from one end of a block to the other where many follow each other.
         for segment in chain.segments.iter_mut().filter(|segment| segment.count > 1 && seed % 2 == 0) {
             segment.count *= 5;
@@ -256,7 +259,7 @@ fn blocks_that_are_solved_by_messages_have_the_same_least() {
         assert!(by_messages.is_wide(), "seed {seed}");
         // Messages begin where they ended before.
         let mut starts = Starts::default();
-        for goal in [Goal::Time, Goal::Memory, Goal::Time] {
+        for goal in [Goal::Time, Goal::Memory, Goal::Time, Goal::Time, Goal::Memory] {
             let prices = random_prices(&mut dice, &chain);
             let least = |it: &Relaxation, starts: &mut Starts| it.minimise(goal, &prices, starts).unwrap();
             let exact = least(&Relaxation::new(&chain, Width::Narrow), &mut Starts::default());
@@ -345,4 +348,32 @@ fn blocks_between_given_ends_are_the_cheapest() {
         }
     }
     assert!(found > 100 && none > 5, "{found} {none}");
+}
+
+/// A block that may be one of three problems, two alike and one that takes far longer.
+fn of_three() -> Chain {
+    let mut dice = Dice(3);
+    let segment = |dear: f64| {
+        let mut problem = random(&mut Dice(7), &[2, 2, 3, 3, 3], 1 << 20);
+        problem.times[2].iter_mut().for_each(|time| *time += dear);
+        Segment { problem, entry: vec![0], exit: vec![1], shared: vec![], count: 3, variants: vec![] }
+    };
+    let segments = [0.0, 0.5, 1000.0].map(|dear| segment(dear + real(dice.below(2)))).to_vec();
+    Chain { globals: vec![], segments: vec![unite(segments)] }
+}
+
+/// Work is counted, not timed: at other prices messages are sent to the bodies that may be the least, and to no
+/// others.
+#[test]
+fn bodies_that_cannot_be_the_least_are_not_solved_again() {
+    let chain = Arc::new(of_three());
+    let relaxation = Relaxation::new(&chain, Width::Any(0.0));
+    let windows = chain.segments[0].problem.windows.len();
+    let prices = |resident: f64| Prices { resident, live: vec![vec![0.0; windows]] };
+    let mut starts = Starts::default();
+    relaxation.minimise(Goal::Time, &prices(0.1), &mut starts).unwrap();
+    let again = relaxation.swept(Goal::Time, &prices(0.2), &mut starts);
+    assert!(again.contains(&0) && !again.contains(&2), "{again:?}");
+    let fresh = relaxation.swept(Goal::Time, &prices(0.2), &mut Starts::default());
+    assert_eq!(fresh, [0, 1, 2]);
 }

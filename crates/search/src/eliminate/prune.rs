@@ -85,6 +85,12 @@ pub(crate) fn restrict(problem: &Problem, choices: &[Vec<usize>]) -> Problem {
 }
 
 impl Pruned {
+    /// A problem with all its choices.
+    pub(crate) fn whole(problem: Problem) -> Self {
+        let choices = problem.domains().into_iter().map(|count| (0..count).collect()).collect();
+        Self { problem, choices }
+    }
+
     /// An assignment of the smaller problem as one of the whole.
     pub fn restore(&self, choices: &[usize]) -> Vec<usize> {
         self.choices.iter().zip(choices).map(|(left, &choice)| left[choice]).collect()

@@ -299,15 +299,22 @@ fn a_step_cut_into_sections_is_as_fast_as_the_chain_is_by_elimination() {
     let machine = shipped::named("h100-80g-8x").expect("is a machine");
     let prices = MachinePrices::new(&machine, &mesh).expect("suits");
     let cut = Cut { graph: &trained.step.graph, sections: &sections };
-    let prepared = Prepared::new(
-        cut,
-        &mesh,
-        (&prices, &rewrite::Spaces::default(), crate::clocks::Weights::ONE),
-        (rewrite::Offer { steps: rewrite::Steps::One, ..Default::default() }, crate::Live::ONE),
-        (None, &[]),
-    )
-    .expect("has a space");
-    let flat = chain(&[prepared]).0.flat();
+    let prepared = |weights| {
+        let offer = rewrite::Offer { steps: rewrite::Steps::One, ..Default::default() };
+        let known = (&prices as &dyn crate::prices::Prices, &rewrite::Spaces::default(), weights);
+        Prepared::new(cut, &mesh, known, (offer, crate::Live::ONE), (None, &[])).expect("has a space")
+    };
+    let one = crate::clocks::Weights::ONE;
+    let (alone, kinds) = chain(&[prepared(one)]);
+    assert!(kinds.iter().all(|it| *it == [0]), "{kinds:?}");
+    let flat = alone.flat();
+    // Sections that are the same in several programs stand once.
+    assert_eq!(chain(&[prepared(one), prepared(one)]), (alone, kinds));
+    let other = crate::clocks::Clocks::new((&prices as &dyn crate::prices::Prices).beside()).weights();
+    let (three, kinds) = chain(&[prepared(one), prepared(one), prepared(other)]);
+    let variants = three.segments.iter().map(|it| it.variants.len());
+    assert!(kinds.contains(&vec![0, 2]) && kinds.iter().all(|it| !it.contains(&1)), "{kinds:?}");
+    assert!(variants.zip(&kinds).all(|(many, kinds)| many == if kinds.len() == 1 { 0 } else { kinds.len() }));
     let truth = eliminate::solve(&flat.problem).expect("has a least time").time;
     let plan = planned(&trained, "h100-80g-8x", "2", ROOM).expect("fits");
     assert_eq!(plan.proof, plan::Proof::Optimal);

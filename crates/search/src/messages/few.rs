@@ -2,7 +2,7 @@
 
 use super::NARROW;
 use super::network::{Left, Messages, Network};
-use crate::eliminate::{Objective, Pruned, Reduced, order, prune, reduce};
+use crate::eliminate::{Objective, Order, Pruned, Reduced, order, prune, reduce};
 
 /// The most additions of an elimination of few choices.
 const WORK: f64 = 3e7;
@@ -27,12 +27,20 @@ impl Few {
     pub(super) fn of(network: &Network<'_>, messages: &Messages, kept: &[usize]) -> Option<Self> {
         let (left, problem, constant) = network.left(messages);
         let kept: Vec<usize> = kept.iter().filter_map(|&node| left.place(node)).collect();
-        let pruned = prune(&problem, &kept);
-        let order = order(&pruned.problem, &kept);
+        // To find needless choices takes longer than a small elimination.
+        let small = |order: &Order| order.entries <= SMALL * NARROW && order.work <= SMALL * WORK;
+        let (pruned, order) = match order(&problem, &kept) {
+            order if small(&order) => (Pruned::whole(problem), order),
+            _ => {
+                let pruned = prune(&problem, &kept);
+                let order = order(&pruned.problem, &kept);
+                (pruned, order)
+            }
+        };
         if order.entries > NARROW || order.work > WORK {
             return None;
         }
-        let is_small = order.entries <= SMALL * NARROW && order.work <= SMALL * WORK;
+        let is_small = small(&order);
         let reduced = reduce(&Objective::time(&pruned.problem), &order).ok()?.owned();
         Some(Self { left, reduced, pruned, constant, is_small })
     }

@@ -4,8 +4,11 @@
 use super::{Body, Ready};
 use crate::chain::Segment;
 use crate::chain::relax::Goal;
-use crate::eliminate::{Objective, prune, reduce, restrict, with_classes};
+use crate::eliminate::{Objective, Pruned, order, prune, reduce, restrict, with_classes};
 use crate::problem::SearchError;
+
+/// Additions of an elimination that is small.
+const FEW: f64 = 3e6;
 
 impl Ready {
     /// The choices of a block of least cost, as priced, at a place of the table; nothing if there is none.
@@ -64,8 +67,16 @@ impl Body {
         let own = costs.iter().zip(&choices);
         left.times = own.map(|(costs, left)| left.iter().map(|&it| costs[it]).collect()).collect();
         (left.bytes, left.resident, left.live) = (Vec::new(), Vec::new(), Vec::new());
-        let needful = prune(&left, &[]);
-        let (problem, order) = with_classes(needful.problem.clone(), &[]);
+        // To find needless choices takes longer than a small elimination.
+        let order = order(&left, &[]);
+        let (needful, (problem, order)) = match order.work <= FEW {
+            true => (Pruned::whole(left.clone()), (left, order)),
+            false => {
+                let needful = prune(&left, &[]);
+                let with_classes = with_classes(needful.problem.clone(), &[]);
+                (needful, with_classes)
+            }
+        };
         let reduced = reduce(&Objective::time(&problem), &order)?;
         if reduced.table[0] == f64::INFINITY {
             return nothing;
