@@ -22,6 +22,7 @@ mod faster; // partitions in time that are worth a place
 mod groups; // operations that are chosen together
 mod layouts; // the layouts in which a value may be
 mod memory; // what certainly is there
+mod weigh; // the problem where seconds count so
 mod when; // when a value is used, how often, and how much its moves count
 
 use std::collections::{BTreeMap, BTreeSet};
@@ -34,16 +35,18 @@ use rewrite::Space;
 use crate::clocks::Weights;
 use crate::manner::Whole;
 use crate::prices::Prices;
-use crate::problem::{Edge, Problem, Table, real};
+use crate::problem::{Problem, real};
 use crate::section::Section;
 use crate::ways::{Found, Ways};
+use weigh::{Joined, Moved, Pace};
 
 pub(crate) use memory::Counted;
 
-/// A problem and what its nodes stand for.
-#[derive(Debug)]
+/// What a section's problem is made of, and what its nodes stand for.
+#[derive(Debug, PartialEq)]
 pub(crate) struct Assembled {
-    pub(crate) problem: Problem,
+    /// The problem without work and moves, which are weighed.
+    pub(crate) frame: Problem,
     /// For each operation its node; nothing for prepared ones.
     pub(crate) work: Vec<Option<Done>>,
     /// For each value that is at rest or comes from outside, its node.
@@ -64,21 +67,10 @@ pub(crate) struct Assembled {
     pub(crate) ways: Vec<usize>,
     /// The ways.
     pub(crate) found: Vec<Arc<Ways>>,
-}
-
-impl Assembled {
-    /// Whether choices mean the same in both: operations and copies are chosen among the same.
-    pub(crate) fn chooses_as(&self, other: &Self) -> bool {
-        let copies = [
-            (&self.rest, &other.rest),
-            (&self.held, &other.held),
-            (&self.settled, &other.settled),
-            (&self.given, &other.given),
-        ];
-        self.work == other.work
-            && self.delivered == other.delivered
-            && copies.into_iter().all(|(one, other)| one == other)
-    }
+    /// What nodes are joined by, in order.
+    joined: Vec<Joined>,
+    /// What tables of moves are made of.
+    moved: Vec<Moved>,
 }
 
 /// The node that chooses an operation's partition.
@@ -117,8 +109,8 @@ struct Assembly<'a> {
     assembled: Assembled,
     /// How much a second counts.
     weights: Weights,
-    /// Tables by what they are made of.
-    tables: BTreeMap<Moved, usize>,
+    /// The numbers of moves.
+    moved: BTreeMap<Moved, usize>,
     /// For each value, what uses it.
     uses: Vec<Vec<Use>>,
     /// For each value, whether it is a sum over micro-batches.
@@ -129,9 +121,6 @@ struct Assembly<'a> {
     /// The layout of values that have one already.
     fixed: Option<Fixed<'a>>,
 }
-
-/// What a table of moves is made of: the ways, the layouts on both sides, how often, and how much a second counts.
-type Moved = (usize, [Vec<usize>; 2], u64, [u64; 2]);
 
 /// A layout, and the values that are at rest or returned in it.
 type Fixed<'a> = (&'a Layout, BTreeSet<ValueId>);
@@ -152,7 +141,7 @@ pub(crate) fn assemble<'a>(
         space,
         mesh,
         assembled: Assembled {
-            problem: Problem::default(),
+            frame: Problem::default(),
             work: vec![None; graph.nodes.len()],
             rest: none(),
             held: none(),
@@ -162,9 +151,11 @@ pub(crate) fn assemble<'a>(
             seconds: vec![Vec::new(); graph.nodes.len()],
             ways: Vec::new(),
             found: Vec::new(),
+            joined: Vec::new(),
+            moved: Vec::new(),
         },
         weights,
-        tables: BTreeMap::new(),
+        moved: BTreeMap::new(),
         uses: uses(section, &space.prepared),
         summed: graph.sums().iter().map(Option::is_some).collect(),
         useful: space.layouts.iter().map(|layouts| vec![true; layouts.len()]).collect(),
@@ -230,11 +221,10 @@ impl Assembly<'_> {
         let mut kept = Vec::new();
         for group in &groups {
             let needed = self.needed(group);
-            let times = needed.iter().map(|&it| self.group_time(group, it, &self.weights)).collect();
-            self.assembled.problem.times.push(times);
+            self.assembled.frame.times.push(vec![0.0; needed.len()]);
             for (place, node) in group.nodes.iter().enumerate() {
                 let choices = needed.iter().map(|&it| group.choices[it][place]).collect();
-                let done = Done { node: self.assembled.problem.times.len() - 1, choices };
+                let done = Done { node: self.assembled.frame.times.len() - 1, choices };
                 self.assembled.work[node.0] = Some(done);
             }
             kept.push(needed);
@@ -327,7 +317,7 @@ impl Assembly<'_> {
                 let fewer = times.iter_mut().zip(shards).filter(|(_, count)| *count < most);
                 fewer.for_each(|(time, _)| *time = f64::INFINITY);
             }
-            self.assembled.problem.times[rest.node] = times;
+            self.assembled.frame.times[rest.node] = times;
         }
     }
 
@@ -365,8 +355,8 @@ impl Assembly<'_> {
     }
 
     fn value_node(&mut self, layouts: Vec<usize>) -> Held {
-        self.assembled.problem.times.push(vec![0.0; layouts.len()]);
-        Held { node: self.assembled.problem.times.len() - 1, layouts }
+        self.assembled.frame.times.push(vec![0.0; layouts.len()]);
+        Held { node: self.assembled.frame.times.len() - 1, layouts }
     }
 
     /// The node that makes a value, and the layouts it makes it in.
@@ -430,28 +420,15 @@ impl Assembly<'_> {
 
     /// Moves of a value from the layouts of one node's choices to those of another's, so often, and how much
     /// a second counts of them.
-    fn edge(&mut self, value: ValueId, (from, to): (&Held, &Held), (runs, pace): (u64, [f64; 2])) {
+    fn edge(&mut self, value: ValueId, (from, to): (&Held, &Held), (runs, pace): (u64, Pace)) {
         let ways = self.assembled.ways[value.0];
-        let problem = &mut self.assembled.problem;
-        let found = &self.assembled.found[ways];
-        let time = |before: usize, after: usize| {
-            pace[usize::from(found.travels(before, after))] * scaled(found.time(before, after), runs)
-        };
-        if from.node == to.node {
-            let pairs = from.layouts.iter().zip(&to.layouts);
-            for (sum, (&before, &after)) in problem.times[from.node].iter_mut().zip(pairs) {
-                *sum += time(before, after);
-            }
-            return;
-        }
-        let key = (ways, [from.layouts.clone(), to.layouts.clone()], runs, pace.map(f64::to_bits));
-        let table = *self.tables.entry(key).or_insert_with(|| {
-            let row = |&before: &usize| to.layouts.iter().map(move |&after| time(before, after));
-            let entries = from.layouts.iter().flat_map(row).collect();
-            problem.tables.push(Table { columns: to.layouts.len(), entries }.into());
-            problem.tables.len() - 1
+        let moved = Moved { ways, from: from.layouts.clone(), to: to.layouts.clone(), runs, pace };
+        let all = &mut self.assembled.moved;
+        let moved = *self.moved.entry(moved).or_insert_with_key(|moved| {
+            all.push(moved.clone());
+            all.len() - 1
         });
-        problem.edges.push(Edge { from: from.node, to: to.node, table });
+        self.assembled.joined.push(Joined { from: from.node, to: to.node, moved });
     }
 
     /// The phase in which a value is made.

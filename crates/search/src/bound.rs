@@ -50,6 +50,12 @@ const SMALL: usize = 400;
 /// A relative gap that rounding alone explains.
 const EXACT: f64 = 1e-11;
 
+/// How much more time than the best, relative to it, choices take that are near.
+const NEAR: f64 = 0.02;
+
+/// The most of them that are kept.
+const MOST_NEAR: usize = 6;
+
 /// What a search knows so far.
 struct Search<'a> {
     chain: &'a Chain,
@@ -61,6 +67,8 @@ struct Search<'a> {
     multipliers: Vec<f64>,
     /// The best assignment of the flat problem that fits, and its time.
     best: Option<(Vec<usize>, f64)>,
+    /// What fits and takes little more time than the best, or did, the fastest first.
+    near: Vec<(ChainChoices, f64)>,
     /// No assignment that fits takes less time.
     bound: f64,
     /// By how much more than the bound what was found at its multipliers takes, by them (seconds).
@@ -72,8 +80,6 @@ struct Search<'a> {
     floors: Floors,
     /// What messages begin with.
     starts: Starts,
-    /// What a bound has to exceed to tell anything (seconds).
-    known: f64,
 }
 
 /// The assignment of least time whose memory fits, as far as can be told.
@@ -94,11 +100,11 @@ pub struct Solver {
     refused: Option<SearchError>,
     /// By how much less the bounds of the first search are than what was found at the same prices (seconds).
     missed: Option<f64>,
+    /// What was found that takes little more time than what was the best.
+    near: Vec<ChainChoices>,
     trail: Trail,
     floors: Floors,
     starts: Starts,
-    /// What is proven already (seconds).
-    known: f64,
 }
 
 /// A chain, and what is made of it once.
@@ -124,20 +130,19 @@ impl Solver {
         let (trail, (base, floors)) = trail.along(chain);
         let base = base.filter(|it| it.width == width);
         let base = base.unwrap_or_else(|| Arc::new(Base::of(chain, width)));
-        let (starts, known) = (Starts::default(), f64::NEG_INFINITY);
-        Self { base, refused: None, missed: None, trail, floors, starts, known }
-    }
-
-    /// The same where a bound is known, of what is minimised or of what it stands for: nothing is minimised to
-    /// raise another one that cannot exceed it (seconds).
-    pub(crate) fn beyond(self, known: f64) -> Self {
-        Self { known, ..self }
+        Self { base, refused: None, missed: None, near: Vec::new(), trail, floors, starts: Starts::default() }
     }
 
     /// By how much less the bound of the first search is than what was found at the same prices of memory: the
     /// rest of what lies between bound and choices is what memory leaves open (seconds).
     pub(crate) fn missed(&self) -> f64 {
         self.missed.unwrap_or(f64::INFINITY)
+    }
+
+    /// Choices that fit into what was given and take little more time than those that were found: what they take
+    /// beside what is minimised may be less.
+    pub(crate) fn near(&self) -> &[ChainChoices] {
+        &self.near
     }
 
     /// What was seen.
@@ -173,11 +178,11 @@ impl Solver {
         let mut search = started(chain, flat, relaxation, capacity);
         (search.trail, search.floors) = (std::mem::take(&mut self.trail), std::mem::take(&mut self.floors));
         search.starts = std::mem::take(&mut self.starts);
-        search.known = self.known;
         let followed = line::follow(&mut search);
         (self.trail, self.floors) = (std::mem::take(&mut search.trail), std::mem::take(&mut search.floors));
         self.starts = search.starts.clone();
         self.missed = self.missed.or(Some(search.missed));
+        self.near.extend(std::mem::take(&mut search.near).into_iter().map(|(choices, _)| choices));
         followed?;
         if search.is_settled() || search.best.is_some() && search.is_large() {
             return search.answer();
@@ -209,13 +214,13 @@ fn started<'a>(chain: &'a Chain, flat: &'a Flat, relaxation: &'a Relaxation, cap
         rows,
         capacity,
         best: None,
+        near: Vec::new(),
         bound: f64::NEG_INFINITY,
         missed: f64::INFINITY,
         nearest: None,
         trail: Trail::default(),
         floors: Floors::default(),
         starts: Starts::default(),
-        known: f64::NEG_INFINITY,
     }
 }
 
@@ -294,9 +299,18 @@ impl Search<'_> {
     fn take(&mut self, choices: &ChainChoices) {
         self.look_at(choices);
         let time = self.chain.time(choices);
-        let better = self.best.as_ref().is_none_or(|(_, best)| time < *best);
-        if better && time < f64::INFINITY && self.chain.usage(choices).peak() <= self.capacity {
+        let best = self.best.as_ref().map_or(f64::INFINITY, |(_, best)| *best);
+        let is_near = time < f64::INFINITY && time <= (1.0 + NEAR) * best;
+        if !is_near || self.chain.usage(choices).peak() > self.capacity {
+            return;
+        }
+        if time < best {
             self.best = Some((self.flat.fold(choices), time));
+        }
+        if !self.near.iter().any(|(it, _)| it == choices) {
+            let place = self.near.partition_point(|(_, other)| *other <= time);
+            self.near.insert(place, (choices.clone(), time));
+            self.near.truncate(MOST_NEAR);
         }
     }
 

@@ -129,6 +129,17 @@ impl Sums {
     }
 }
 
+/// What leaves open what lies between a plan and its bound, most of it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Left {
+    /// Memory, or when exchanges can be issued: other weights leave as much.
+    Memory,
+    /// Weights: the plan takes more than it weighs, and by others it may be less.
+    Weights,
+    /// When exchanges can be issued: no other weights have a higher bound.
+    Order,
+}
+
 /// The weights that are tried one after another, and what came of them.
 #[derive(Clone, Debug)]
 pub(crate) struct Clocks {
@@ -140,13 +151,23 @@ pub(crate) struct Clocks {
     /// The least time of a plan, and the largest bound (seconds).
     time: f64,
     bound: f64,
+    /// What left open what lies between the last plan and its bound.
+    left: Left,
 }
 
 impl Clocks {
     /// Clocks where a second of either costs the other so much; none where nothing runs beside anything.
     pub(crate) fn new(cost: Option<f64>) -> Self {
         let cost = cost.filter(|cost| *cost < 1.0);
-        Self { cost, share: [1.0; 2], tried: Vec::new(), seen: Vec::new(), time: f64::INFINITY, bound: 0.0 }
+        Self {
+            cost,
+            share: [1.0; 2],
+            tried: Vec::new(),
+            seen: Vec::new(),
+            time: f64::INFINITY,
+            bound: 0.0,
+            left: Left::Weights,
+        }
     }
 
     /// The weights to try.
@@ -156,24 +177,25 @@ impl Clocks {
 
     /// Whether others are worth trying after a plan that takes this, and a bound (seconds).
     pub(crate) fn go_on(&mut self, taken: Taken, bound: f64) -> bool {
-        // One that is below what is known was not followed to its top.
-        let is_top = bound >= self.bound;
         (self.time, self.bound) = (self.time.min(taken.seconds), self.bound.max(bound));
         self.seen.push(taken);
         self.tried.push(self.share);
-        if self.is_settled() || self.seen.len() == MOST {
-            return false;
-        }
         // What lies between bound and plan at these weights is between them at others: that has to be less than what
         // the plan takes beyond what it weighs.
         let weighs = self.weighs(&taken);
-        if is_top && taken.seconds - weighs <= weighs - bound {
+        self.left = if taken.seconds - weighs <= weighs - bound { Left::Memory } else { Left::Weights };
+        if self.is_settled() || self.seen.len() == MOST || self.left == Left::Memory {
             return false;
         }
         let Some((share, highest)) = self.highest() else { return false };
         self.share = share;
         // What has come of weights comes of them again, though a plan takes more than what was minimised.
-        highest > self.bound * (1.0 + SETTLED) && !self.tried.iter().any(|tried| are_close(tried, &share))
+        let is_new = !self.tried.iter().any(|tried| are_close(tried, &share));
+        let goes_on = is_new && highest > self.bound * (1.0 + SETTLED);
+        if !goes_on {
+            self.left = Left::Order;
+        }
+        goes_on
     }
 
     /// The sums of a plan that has this part of the blocks of the second plan, and the others of the first, if nothing
@@ -183,11 +205,6 @@ impl Clocks {
         let share = exact(part) / exact(of);
         let [first, second] = plans.map(|it| self.sums(it));
         Sums::default().and(1.0 - share, &first).and(share, &second)
-    }
-
-    /// The largest bound so far (seconds).
-    pub(crate) fn bound(&self) -> f64 {
-        self.bound
     }
 
     /// The sums of a plan.
@@ -200,6 +217,11 @@ impl Clocks {
         let Sums { clocks, rest } = self.sums(taken);
         let means = self.share.iter().zip(clocks);
         rest + means.map(|(share, [alone, beside])| share * alone + (1.0 - share) * beside).sum::<f64>()
+    }
+
+    /// What left open what lies between the last plan and its bound.
+    pub(crate) fn left(&self) -> Left {
+        self.left
     }
 
     /// A plan between those seen takes this long (seconds).

@@ -11,7 +11,7 @@ use rewrite::{Offer, SpaceError, Steps};
 
 use crate::bound::{Trail, is_far};
 use crate::chain::Width;
-use crate::clocks::{Clocks, Taken};
+use crate::clocks::{Clocks, Left, Taken};
 use crate::compose::memory;
 use crate::fixed::{Fixed, FixedError, apart, pins};
 use crate::live::Live;
@@ -261,7 +261,8 @@ struct Found {
     plan: Plan,
     /// The variant of each block.
     variants: Vec<usize>,
-    /// What of that between bound and plan the search has missed, and memory does not leave open (seconds).
+    /// What of that between bound and plan the search has missed, and memory does not leave open (seconds); all, if
+    /// weights of seconds leave it open.
     missed: f64,
 }
 
@@ -333,27 +334,32 @@ fn plan_in(
         Asked { request, pins, cuts: &cuts, numbers: &numbers, derive, offer, width, spaces: &spaces };
     let mut clocks = Clocks::new(request.prices.beside());
     let mut weighed = Weighed::new(asked, clocks.weights())?;
-    let Least { made: mut best, mut bound, mut missed, .. } =
-        weighed.least(f64::INFINITY, f64::NEG_INFINITY)?;
-    let mut taken = Taken::of(&best.plan);
-    let mut seen = vec![(best.choices.clone(), taken)];
+    let Least { made, mut near, mut bound, mut missed, .. } = weighed.least(f64::INFINITY)?;
+    let mut taken = Taken::of(&made.plan);
+    let mut seen = vec![(made.choices.clone(), taken)];
+    let mut best = made;
     let enough = (request.enough)(&best.plan);
     while clocks.go_on(taken, bound) && !enough {
         // What fits by other weights is found, or is not needed.
-        let Ok(mut other) = Weighed::new(asked, clocks.weights()) else { break };
-        let Ok(found) = other.least(best.seconds(), clocks.bound()) else { break };
-        if !other.is_alike(&weighed) {
-            seen.clear();
-        }
+        let mut other = weighed.at(clocks.weights());
+        let Ok(found) = other.least(best.seconds()) else { break };
         (weighed, bound, taken) = (other, found.bound, Taken::of(&found.made.plan));
         missed = missed.max(found.missed);
         seen.push((found.made.choices.clone(), taken));
+        near.extend(found.near);
         if found.fits && found.made.seconds() < best.seconds() {
             best = found.made;
         }
     }
-    let mut best = if enough { best } else { mixed::between(&mut weighed, (&seen, best), &mut clocks)? };
+    if !enough {
+        best = mixed::between(&mut weighed, (&seen, best), &mut clocks)?;
+        if clocks.left() != Left::Weights && !clocks.is_settled() {
+            best = weighed.or_near(best, &near)?;
+            clocks.met(best.seconds());
+        }
+    }
     best.plan.proof = clocks.proof(&best.plan);
+    let missed = if clocks.left() == Left::Memory { missed } else { f64::INFINITY };
     Ok(Found { plan: best.plan, variants: best.variants, missed })
 }
 

@@ -17,6 +17,7 @@ use crate::live::Live;
 use crate::manner::settle;
 use crate::planner::{Pinned, PlanError};
 use crate::prices::Prices;
+use crate::problem::Problem;
 use crate::ruled::restrict;
 use crate::section::{Section, SharedValue};
 use crate::ways::Found;
@@ -37,6 +38,8 @@ pub(crate) struct Prepared<'a> {
     pub(crate) assembled: Vec<Assembled>,
     /// What is fixed of each section.
     fixed: Vec<Kept>,
+    /// For each section, whether blocks may not be of it.
+    forbidden: Vec<bool>,
 }
 
 impl<'a> Prepared<'a> {
@@ -72,70 +75,96 @@ impl<'a> Prepared<'a> {
             assemble(section, space, mesh, (prices, &found, weights), (&counted, live), fixed)
         });
         let assembled = assembled.collect();
-        Ok(Self { cut, spaces, assembled, fixed })
+        let forbidden = vec![false; cut.sections.len()];
+        Ok(Self { cut, spaces, assembled, fixed, forbidden })
     }
 
-    /// Whether choices mean the same in both: operations and copies are chosen among the same.
-    pub(crate) fn chooses_as(&self, other: &Self) -> bool {
-        self.assembled.len() == other.assembled.len()
-            && self.assembled.iter().zip(&other.assembled).all(|(one, other)| one.chooses_as(other))
-    }
-
-    /// The problem of a section, and its boundary; what it knows of shared values is added.
-    fn segment(&self, index: usize, globals: &mut Vec<Option<Global>>) -> Segment {
+    /// The boundary of a section.
+    fn boundary(&self, index: usize) -> Segment {
         let (section, assembled) = (&self.cut.sections[index], &self.assembled[index]);
-        // What is handed on is at its delivery node; what comes from outside at its rest node.
-        let node = |value: &ValueId| {
-            let rest = assembled.rest[value.0].as_ref().filter(|_| section.is_outside(*value));
-            rest.or(assembled.delivered[value.0].as_ref())
-        };
         // What passes through is handed on as it came, or what is shared as it is delivered.
         let exit = |value: &ValueId| {
             let delivered = assembled.delivered[value.0].as_ref();
             delivered.or(assembled.rest[value.0].as_ref()).map(|it| it.node)
         };
-        let mut shared = Vec::new();
-        for SharedValue { value, number: global, .. } in &section.shared {
-            let Some(node) = assembled.given[value.0].as_ref().or(node(value)) else { continue };
-            if globals.len() <= *global {
-                globals.resize(global + 1, None);
-            }
-            // Several values may have one number: what is at rest counts.
-            let it = global_of(&self.cut, section, &self.spaces[index], *value, node);
-            let before = globals[*global].take().filter(|before| before.resident.iter().any(|&it| it > 0));
-            globals[*global] = before.or(Some(it));
-            shared.push(Shared { node: node.node, global: *global });
-        }
+        let shared = self.shared(index).map(|(it, held)| Shared { node: held.node, global: it.number });
         Segment {
-            problem: assembled.problem.clone(),
-            entry: section.entry.iter().filter_map(|value| node(value).map(|it| it.node)).collect(),
+            problem: Problem::default(),
+            entry: section.entry.iter().filter_map(|it| self.end(index, *it).map(|it| it.node)).collect(),
             exit: section.exit.iter().filter_map(exit).collect(),
-            shared,
+            shared: shared.collect(),
             count: section.repetitions.len(),
             variants: Vec::new(),
         }
     }
+
+    /// Where a value of a section is handed on, or comes from outside.
+    fn end(&self, index: usize, value: ValueId) -> Option<&Held> {
+        let (section, assembled) = (&self.cut.sections[index], &self.assembled[index]);
+        let rest = assembled.rest[value.0].as_ref().filter(|_| section.is_outside(value));
+        rest.or(assembled.delivered[value.0].as_ref())
+    }
+
+    /// The values of a section that are shared, and what holds them.
+    fn shared(&self, index: usize) -> impl Iterator<Item = (&SharedValue, &Held)> {
+        let shared = self.cut.sections[index].shared.iter();
+        let held = move |it: &SharedValue| {
+            self.assembled[index].given[it.value.0].as_ref().or_else(|| self.end(index, it.value))
+        };
+        shared.filter_map(move |it| held(it).map(|held| (it, held)))
+    }
+
+    /// The problem of a section where seconds count so, and its boundary; what it knows of shared values is added.
+    fn segment(&self, index: usize, weights: &Weights, globals: &mut Vec<Option<Global>>) -> Segment {
+        let section = &self.cut.sections[index];
+        for (it, held) in self.shared(index) {
+            if globals.len() <= it.number {
+                globals.resize(it.number + 1, None);
+            }
+            // Several values may have one number: what is at rest counts.
+            let global = global_of(&self.cut, section, &self.spaces[index], it.value, held);
+            let before = globals[it.number].take().filter(|before| before.resident.iter().any(|&it| it > 0));
+            globals[it.number] = before.or(Some(global));
+        }
+        let mut problem = self.assembled[index].problem(section, weights);
+        if self.forbidden[index] {
+            problem.times.iter_mut().for_each(|times| times.fill(f64::INFINITY));
+        }
+        Segment { problem, ..self.boundary(index) }
+    }
+
+    /// Whether a section is the same in another program, whatever seconds count.
+    fn is_alike(&self, other: &Self, index: usize) -> bool {
+        self.forbidden[index] == other.forbidden[index]
+            && self.boundary(index) == other.boundary(index)
+            && self.assembled[index] == other.assembled[index]
+    }
 }
 
-/// The sections as a chain, each repetition being that of one of the programs; and for each section the programs
-/// that its blocks may be of: of those in which it is the same, the first.
-pub(crate) fn chain(programs: &[Prepared<'_>]) -> (Chain, Vec<Vec<usize>>) {
-    let mut globals: Vec<Option<Global>> = Vec::new();
-    let (mut segments, mut kinds) = (Vec::new(), Vec::new());
-    for index in 0..programs.first().map_or(0, |first| first.cut.sections.len()) {
-        let (mut different, mut of): (Vec<Segment>, Vec<usize>) = (Vec::new(), Vec::new());
+/// For each section the programs that its blocks may be of: of those in which it is the same, the first.
+pub(crate) fn kinds(programs: &[Prepared<'_>]) -> Vec<Vec<usize>> {
+    let kinds = |index| {
+        let mut kinds: Vec<usize> = Vec::new();
         for (number, program) in programs.iter().enumerate() {
-            let segment = program.segment(index, &mut globals);
-            if !different.contains(&segment) {
-                different.push(segment);
-                of.push(number);
+            if !kinds.iter().any(|&it| programs[it].is_alike(program, index)) {
+                kinds.push(number);
             }
         }
-        segments.push(unite(different));
-        kinds.push(of);
+        kinds
+    };
+    (0..programs.first().map_or(0, |first| first.cut.sections.len())).map(kinds).collect()
+}
+
+/// The sections as a chain where seconds count so, each repetition being that of one of the programs of its kinds.
+pub(crate) fn chain(programs: &[Prepared<'_>], kinds: &[Vec<usize>], weights: &Weights) -> Chain {
+    let mut globals: Vec<Option<Global>> = Vec::new();
+    let mut segments = Vec::new();
+    for (index, kinds) in kinds.iter().enumerate() {
+        let segment = |&it: &usize| programs[it].segment(index, weights, &mut globals);
+        segments.push(unite(kinds.iter().map(segment).collect()));
     }
     let unused = || Global { times: vec![0.0], resident: vec![0] };
-    (Chain { globals: globals.into_iter().map(|it| it.unwrap_or_else(unused)).collect(), segments }, kinds)
+    Chain { globals: globals.into_iter().map(|it| it.unwrap_or_else(unused)).collect(), segments }
 }
 
 /// Forbids a block of one program where it has no such operation as something is fixed of in another one,
@@ -145,8 +174,7 @@ pub(crate) fn forbid(programs: &mut [Prepared<'_>], mesh: &Mesh, pins: &[Pin]) -
         let forms: Vec<&Kept> = programs.iter().map(|it| &it.fixed[section]).collect();
         let allowed = allowed(&forms, mesh, pins)?;
         for (program, _) in programs.iter_mut().zip(allowed).filter(|(_, allowed)| !allowed) {
-            let times = program.assembled[section].problem.times.iter_mut();
-            times.for_each(|times| times.fill(f64::INFINITY));
+            program.forbidden[section] = true;
         }
     }
     Ok(())

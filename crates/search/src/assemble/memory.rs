@@ -89,7 +89,7 @@ impl Assembly<'_> {
         for node in graph.node_ids() {
             self.add_touched(node, &moments);
         }
-        self.assembled.problem.windows = vec![0; moments[graph.nodes.len()]];
+        self.assembled.frame.windows = vec![0; moments[graph.nodes.len()]];
     }
 
     /// For each operation, and after the last, how many before it have a window.
@@ -117,15 +117,15 @@ impl Assembly<'_> {
         }
         let [from, until] = [operations.start, operations.end].map(|it| moments[it]);
         if from < until {
-            self.assembled.problem.live.push(There { held: Held { node, bytes }, from, until });
+            self.assembled.frame.live.push(There { held: Held { node, bytes }, from, until });
         }
     }
 
     /// A value that is there through everything, so many times.
     fn add_resident(&mut self, value: ValueId, held: &Layouts, times: u64) {
         let bytes = self.bytes(value, &held.layouts);
-        self.assembled.problem.bytes[bytes].iter_mut().for_each(|it| *it = it.saturating_mul(times));
-        self.assembled.problem.resident.push(Held { node: held.node, bytes });
+        self.assembled.frame.bytes[bytes].iter_mut().for_each(|it| *it = it.saturating_mul(times));
+        self.assembled.frame.resident.push(Held { node: held.node, bytes });
     }
 
     /// An operation's results, and the operands that it uses last.
@@ -158,7 +158,7 @@ impl Assembly<'_> {
         };
         let bytes = choices.iter().map(touched).collect();
         let node = *work;
-        let problem = &mut self.assembled.problem;
+        let problem = &mut self.assembled.frame;
         problem.bytes.push(bytes);
         let bytes = problem.bytes.len() - 1;
         self.add_live(moments, moment, node, bytes);
@@ -271,7 +271,7 @@ impl Assembly<'_> {
             && let Some(Done { choices, .. }) = &self.assembled.work[node.0]
         {
             let views: Vec<bool> = choices.iter().map(|&choice| self.is_view(node, choice)).collect();
-            let bytes = self.assembled.problem.bytes[own].iter_mut().zip(views);
+            let bytes = self.assembled.frame.bytes[own].iter_mut().zip(views);
             bytes.filter(|(_, view)| *view).for_each(|(bytes, _)| *bytes = 0);
         }
         own
@@ -280,8 +280,8 @@ impl Assembly<'_> {
     fn bytes(&mut self, value: ValueId, layouts: &[usize]) -> usize {
         let type_ = self.section.graph.type_of(value);
         let local = |&layout: &usize| self.space.layouts[value.0][layout].local_type(type_).bytes();
-        self.assembled.problem.bytes.push(layouts.iter().map(local).collect());
-        self.assembled.problem.bytes.len() - 1
+        self.assembled.frame.bytes.push(layouts.iter().map(local).collect());
+        self.assembled.frame.bytes.len() - 1
     }
 }
 

@@ -3,14 +3,12 @@
 use plan::{Clock, beside};
 use planner_ir::{Phase, Source, ValueId};
 
+use super::weigh::Pace;
 use super::{Assembly, Use};
 
 impl Assembly<'_> {
-    /// How much a second counts of moves of a value for these uses: of those that devices do alone, and of
-    /// exchanges.
-    ///
-    /// Where other sections use it, when is not known here: no more than it can be then.
-    pub(super) fn pace(&self, value: ValueId, uses: &[Use]) -> [f64; 2] {
+    /// How much a second counts of moves of a value for these uses.
+    pub(super) fn pace(&self, value: ValueId, uses: &[Use]) -> Pace {
         let graph = &self.section.graph;
         let phase = |it: &Use| match it {
             Use::Operand(node, _) => Some(graph.node(*node).phase),
@@ -19,19 +17,14 @@ impl Assembly<'_> {
             Use::Delivery | Use::Giving => None,
         };
         let phases: Option<Vec<Phase>> = uses.iter().map(phase).collect();
-        let Some(first) = phases.and_then(|phases| phases.into_iter().min()) else {
-            let [forward, backward] = Clock::ALL.map(|clock| self.weights.alone(Some(clock)));
-            let made = self.phase(value).filter(|_| !self.space.prepared[value.0]);
-            return match made {
-                Some(Phase::Forward) => [forward.min(backward); 2],
-                Some(Phase::Backward) => [backward; 2],
-                _ => [forward.min(backward), self.weights.least()],
-            };
-        };
-        let clock = Clock::of(first);
-        let beside = beside(graph, value, self.space.prepared[value.0], first);
-        let alone = self.weights.alone(clock);
-        [alone, clock.filter(|_| beside.is_some()).map_or(alone, |clock| self.weights.beside(clock))]
+        let is_prepared = self.space.prepared[value.0];
+        match phases.and_then(|phases| phases.into_iter().min()) {
+            Some(first) => Pace::Used {
+                clock: Clock::of(first),
+                is_beside: beside(graph, value, is_prepared, first).is_some(),
+            },
+            None => Pace::Unknown { made: self.phase(value).filter(|_| !is_prepared) },
+        }
     }
 
     /// When a value is used: before the operation of that number.

@@ -83,16 +83,14 @@ pub(super) fn follow(search: &mut Search<'_>) -> Result<(), SearchError> {
     let mut most = HIGH * first.time;
     seen.push(first);
     let close = CLOSE[usize::from(!search.is_large())];
-    let (mut rounds, mut is_raised, mut is_low_down) = (0, false, false);
+    let (mut rounds, mut is_raised) = (0, false);
     let mut multipliers = vec![0.0; search.rows.len()];
     while rounds < ROUNDS {
         let Some(highest) = top(&seen, most) else { break };
         multipliers = highest.multipliers;
         let mut is_low = highest.is_edge;
-        // A bound that is no higher than what is known tells nothing, nor does the best plan that is bounded so.
-        is_low_down = search.best.is_some() && highest.height <= search.known;
         // Nothing lies below what is proven.
-        if !is_low_down && highest.height - search.bound > allowed(search, close, highest.height.abs()) {
+        if highest.height - search.bound > allowed(search, close, highest.height.abs()) {
             rounds += 1;
             let Some(next) = line(search, &multipliers)? else { break };
             is_low &= next.over(&multipliers) > 0.0;
@@ -121,9 +119,6 @@ pub(super) fn follow(search: &mut Search<'_>) -> Result<(), SearchError> {
     if !search.is_settled() {
         let others: Vec<Vec<usize>> = seen.iter().map(|line| search.flat.fold(&line.choices)).collect();
         switch(search, &others);
-    }
-    if is_low_down && search.best.is_some() {
-        return Ok(());
     }
     repair(search, &mut seen, &multipliers);
     let choices: usize = search.flat.problem.times.iter().map(Vec::len).sum();

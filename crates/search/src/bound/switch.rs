@@ -10,10 +10,10 @@ use super::{EXACT, Search};
 use crate::problem::{Problem, real};
 
 /// The most rounds over all others.
-const ROUNDS: usize = 4;
+const ROUNDS: usize = 2;
 
 /// The most pairs of parts that are tried in a round, one of which gains time and the other makes room.
-const PAIRS: usize = 4096;
+const PAIRS: usize = 128;
 
 /// Nodes that are switched together.
 struct Part {

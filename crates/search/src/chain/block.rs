@@ -122,6 +122,16 @@ impl<'a> Block<'a> {
         (0..self.bodies.len()).filter(is_swept).collect()
     }
 
+    /// The least that messages found of its bodies.
+    #[cfg(test)]
+    pub(super) fn found_by_bodies(&self, ready: &Ready) -> Vec<f64> {
+        let of = |(number, body): (usize, &Minimised<'_>)| match &body.by {
+            By::Messages(wide) => ready.tables(number, wide, body.constant)[1].clone(),
+            By::Elimination(_) => body.table.clone(),
+        };
+        Costs::of(self.bodies.iter().enumerate().map(of)).table
+    }
+
     /// For each body, where its messages ended.
     pub(super) fn starts(&self) -> Vec<Option<Start>> {
         let start = |body: &Minimised<'_>| match &body.by {

@@ -160,6 +160,23 @@ impl Relaxation {
         }
     }
 
+    /// What is known to be found of the first segment before and after messages are sent to the bodies that are asked
+    /// about, and the least that these found.
+    #[cfg(test)]
+    pub(crate) fn found(&self, goal: Goal, prices: &Prices, starts: &mut Starts) -> [Vec<f64>; 3] {
+        let mut blocks = self.priced((goal, prices), None, starts).expect("is solved by messages");
+        let known = |blocks: &[Block<'_>]| blocks[0].costs(Of::Found).table.clone();
+        let before = known(&blocks);
+        let mut after = (before.clone(), before.clone());
+        loop {
+            let path = self.path(&blocks, Of::Bound, &[]);
+            if self.ask(&mut blocks, &path) != Asked::Bodies {
+                return [before, after.0, after.1];
+            }
+            after = (known(&blocks), blocks[0].found_by_bodies(&self.segments[0]));
+        }
+    }
+
     fn prepared(chain: &Arc<Chain>, needful: &[Vec<Pruned>], (globals, width): (Globals, Width)) -> Self {
         let segments = chain.segments.iter().zip(needful);
         let segments = segments.map(|(segment, needful)| Ready::new(chain, segment, globals, needful));

@@ -7,7 +7,7 @@ use planner_ir::Mesh;
 use super::*;
 use crate::compose::{Part, compose, estimate};
 use crate::fold::tests::{Sizes, planned, recipe, trained, transformer};
-use crate::prepare::{Prepared, chain};
+use crate::prepare::{Prepared, chain, kinds};
 use crate::section::Section;
 use crate::{Cut, MachinePrices, Prices, bound, fold};
 
@@ -124,21 +124,21 @@ fn no_plan_takes_less_than_by_any_weights() {
         let prices = MachinePrices::new(&machine, &mesh_).expect("suits");
         let cost = prices.beside().expect("exchanges beside computing");
         let cut = Cut { graph: &trained.step.graph, sections: &sections };
-        let of = |weights: Weights| {
-            let offer = rewrite::Offer { steps: rewrite::Steps::One, ..Default::default() };
-            let known = (&prices as &dyn Prices, &rewrite::Spaces::default(), weights);
-            Prepared::new(cut, &mesh_, known, (offer, crate::Live::ONE), (None, &[])).expect("has a space")
-        };
         let shares = [[1.0, 1.0], [0.0, 0.0], [1.0, 0.0], [0.25, 0.75], [0.5, 0.5]];
-        let programs: Vec<Prepared<'_>> = shares.iter().map(|&it| of(Weights::of(it, cost))).collect();
-        let chains: Vec<_> = programs.iter().map(|it| chain(std::slice::from_ref(it)).0).collect();
+        let weights = shares.map(|it| Weights::of(it, cost));
+        let offer = rewrite::Offer { steps: rewrite::Steps::One, ..Default::default() };
+        let known = (&prices as &dyn Prices, &rewrite::Spaces::default(), weights[0]);
+        let program = Prepared::new(cut, &mesh_, known, (offer, crate::Live::ONE), (None, &[]));
+        let program = [program.expect("has a space")];
+        let kinds = kinds(&program);
+        let chains = weights.map(|it| chain(&program, &kinds, &it));
         let least = planned(&trained, "h100-80g-8x", mesh, 1 << 40).expect("fits");
-        for (program, own) in programs.iter().zip(&chains) {
+        for own in &chains {
             let found = bound::solve_chain(own, 1 << 40).expect("fits");
             let mut parts = Vec::new();
             for (index, section) in sections.iter().enumerate() {
                 for (repetition, choices) in section.repetitions.iter().zip(&found.choices.blocks[index]) {
-                    let (space, assembled) = (&program.spaces[index], &program.assembled[index]);
+                    let (space, assembled) = (&program[0].spaces[index], &program[0].assembled[index]);
                     parts.push(Part { section, repetition, space, assembled, choices });
                 }
             }

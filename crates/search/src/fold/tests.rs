@@ -10,7 +10,7 @@ use train::Step as TrainingStep;
 
 use super::*;
 use crate::compose::{Part, compose, estimate, memory};
-use crate::prepare::{Prepared, chain};
+use crate::prepare::{Prepared, chain, kinds};
 use crate::{Cut, Derived, MachinePrices, PlanError, Request, plan, plan_among};
 use crate::{bound, eliminate};
 
@@ -299,19 +299,24 @@ fn a_step_cut_into_sections_is_as_fast_as_the_chain_is_by_elimination() {
     let machine = shipped::named("h100-80g-8x").expect("is a machine");
     let prices = MachinePrices::new(&machine, &mesh).expect("suits");
     let cut = Cut { graph: &trained.step.graph, sections: &sections };
-    let prepared = |weights| {
+    let one = crate::clocks::Weights::ONE;
+    let prepared = |prices: &dyn crate::prices::Prices| {
         let offer = rewrite::Offer { steps: rewrite::Steps::One, ..Default::default() };
-        let known = (&prices as &dyn crate::prices::Prices, &rewrite::Spaces::default(), weights);
+        let known = (prices, &rewrite::Spaces::default(), one);
         Prepared::new(cut, &mesh, known, (offer, crate::Live::ONE), (None, &[])).expect("has a space")
     };
-    let one = crate::clocks::Weights::ONE;
-    let (alone, kinds) = chain(&[prepared(one)]);
+    let of = |programs: &[Prepared<'_>]| {
+        let kinds = kinds(programs);
+        (chain(programs, &kinds, &one), kinds)
+    };
+    let (alone, kinds) = of(&[prepared(&prices)]);
     assert!(kinds.iter().all(|it| *it == [0]), "{kinds:?}");
     let flat = alone.flat();
     // Sections that are the same in several programs stand once.
-    assert_eq!(chain(&[prepared(one), prepared(one)]), (alone, kinds));
-    let other = crate::clocks::Clocks::new((&prices as &dyn crate::prices::Prices).beside()).weights();
-    let (three, kinds) = chain(&[prepared(one), prepared(one), prepared(other)]);
+    assert_eq!(of(&[prepared(&prices), prepared(&prices)]), (alone, kinds));
+    let other = shipped::named("a100-80g-8x").expect("is a machine");
+    let other = MachinePrices::new(&other, &mesh).expect("suits");
+    let (three, kinds) = of(&[prepared(&prices), prepared(&prices), prepared(&other)]);
     let variants = three.segments.iter().map(|it| it.variants.len());
     assert!(kinds.contains(&vec![0, 2]) && kinds.iter().all(|it| !it.contains(&1)), "{kinds:?}");
     assert!(variants.zip(&kinds).all(|(many, kinds)| many == if kinds.len() == 1 { 0 } else { kinds.len() }));
@@ -336,28 +341,22 @@ fn what_is_counted_from_below_is_there_and_times_are_those_of_the_plan() {
         let machine = shipped::named("h100-80g-8x").expect("is a machine");
         let prices = MachinePrices::new(&machine, &mesh_).expect("suits");
         let cut = Cut { graph: &trained.step.graph, sections: &sections };
-        let (chain, _) = chain(&[Prepared::new(
+        let weights = crate::clocks::Weights::ONE;
+        let prepared = [Prepared::new(
             cut,
             &mesh_,
-            (&prices, &rewrite::Spaces::default(), crate::clocks::Weights::ONE),
+            (&prices, &rewrite::Spaces::default(), weights),
             (rewrite::Offer { steps: rewrite::Steps::One, ..Default::default() }, crate::Live::ONE),
             (None, &[]),
         )
-        .expect("has a space")]);
+        .expect("has a space")];
+        let chain = chain(&prepared, &kinds(&prepared), &weights);
         let found = bound::solve_chain(&chain, capacity).expect("fits");
         let choices = &found.choices.blocks;
-        let prepared = Prepared::new(
-            cut,
-            &mesh_,
-            (&prices, &rewrite::Spaces::default(), crate::clocks::Weights::ONE),
-            (rewrite::Offer { steps: rewrite::Steps::One, ..Default::default() }, crate::Live::ONE),
-            (None, &[]),
-        )
-        .expect("has a space");
         let mut parts = Vec::new();
         for (index, section) in sections.iter().enumerate() {
             for (repetition, choices) in section.repetitions.iter().zip(&choices[index]) {
-                let (space, assembled) = (&prepared.spaces[index], &prepared.assembled[index]);
+                let (space, assembled) = (&prepared[0].spaces[index], &prepared[0].assembled[index]);
                 parts.push(Part { section, repetition, space, assembled, choices });
             }
         }

@@ -13,10 +13,16 @@ use crate::clocks::Weights;
 use crate::compose::{Composed, Part, compose, estimate, memory};
 use crate::derive::stand;
 use crate::manner::{InPlace, save};
-use crate::prepare::{Cut, Prepared, chain, forbid};
+use crate::prepare::{Cut, Prepared, chain, forbid, kinds};
 use crate::problem::{Place, Proof, SearchError};
 use crate::room::{NoRoom, Tried, within};
 use crate::section::{Repetition, Section};
+
+/// By what part a plan of other choices has to be faster to be worth counting what it holds, which takes long.
+const WORTH: f64 = 1e-3;
+
+/// Of how many of them that is counted.
+const MOST_FITTED: usize = 2;
 
 /// What is asked for, whatever seconds count.
 #[derive(Clone, Copy)]
@@ -35,10 +41,10 @@ pub(super) struct Asked<'a> {
 /// Sections whose seconds count as weights say.
 pub(super) struct Weighed<'a> {
     asked: Asked<'a>,
-    programs: Vec<Prepared<'a>>,
-    pub(super) chain: Arc<Chain>,
+    programs: Arc<[Prepared<'a>]>,
     /// For each section, the programs that its blocks may be of.
-    kinds: Vec<Vec<usize>>,
+    kinds: Arc<[Vec<usize>]>,
+    pub(super) chain: Arc<Chain>,
     /// How blocks of different choices are joined; nothing before anything was found.
     pub(super) joints: Option<Joints>,
 }
@@ -59,6 +65,8 @@ pub(super) struct Least {
     pub(super) made: Made,
     /// Whether it fits.
     pub(super) fits: bool,
+    /// Choices that take little more than what was minimised.
+    pub(super) near: Vec<ChainChoices>,
     /// No plan that fits takes less (seconds).
     pub(super) bound: f64,
     /// What of that between bound and plan the search has missed, and memory does not leave open (seconds).
@@ -99,28 +107,38 @@ impl<'a> Weighed<'a> {
         let programs: Vec<Result<Prepared<'_>, PlanError>> = numbers.par_iter().map(prepare).collect();
         let mut programs: Vec<Prepared<'_>> = programs.into_iter().collect::<Result<_, _>>()?;
         forbid(&mut programs, mesh, pins).map_err(PlanError::Fixed)?;
-        let (chain, kinds) = chain(&programs);
-        Ok(Self { asked, programs, chain: Arc::new(chain), kinds, joints: None })
+        let kinds = kinds(&programs).into();
+        Ok(Self::of(asked, (programs.into(), kinds), weights))
     }
 
-    /// Whether choices mean the same here and there.
-    pub(super) fn is_alike(&self, other: &Self) -> bool {
-        self.kinds == other.kinds
-            && self.programs.iter().zip(&other.programs).all(|(one, other)| one.chooses_as(other))
+    /// The same where seconds count as other weights say: choices mean the same.
+    pub(super) fn at(&self, weights: Weights) -> Self {
+        Self::of(self.asked, (Arc::clone(&self.programs), Arc::clone(&self.kinds)), weights)
+    }
+
+    fn of(
+        asked: Asked<'a>,
+        (programs, kinds): (Arc<[Prepared<'a>]>, Arc<[Vec<usize>]>),
+        weights: Weights,
+    ) -> Self {
+        let chain = Arc::new(chain(&programs, &kinds, &weights));
+        Self { asked, programs, kinds, chain, joints: None }
     }
 
     /// The plan of least time that fits. Where what was found first does not, and takes no less than `below` (seconds),
-    /// nothing with less memory is looked for; and no bound is raised that stays below what is `proven` (seconds).
-    pub(super) fn least(&mut self, below: f64, proven: f64) -> Result<Least, PlanError> {
+    /// nothing with less memory is looked for.
+    pub(super) fn least(&mut self, below: f64) -> Result<Least, PlanError> {
         let Asked { request, width, .. } = self.asked;
         let known = trail(request).map(|mut it| std::mem::take(&mut *it)).unwrap_or_default();
-        let mut solver = Solver::new(&self.chain, known, width).beyond(proven);
+        let mut solver = Solver::new(&self.chain, known, width);
         let mut lower_bound = None;
         // The fastest that fits with one slot where two are too many.
         let mut saving: Option<Made> = None;
         // What was made first that fits, though what is exchanged ahead of its use comes late.
         let mut late: Option<Made> = None;
         let mut nearest = u64::MAX;
+        // What is not counted takes memory that the search does not know of.
+        let mut fits_at_once = true;
         let made = within(request.capacity, |given| {
             let solution = solver.solve(given).map_err(|it| Stop::Failed(PlanError::Search(it)))?;
             let is_first = lower_bound.is_none();
@@ -142,6 +160,7 @@ impl<'a> Weighed<'a> {
                 saving = saved;
             }
             nearest = nearest.min(least);
+            fits_at_once &= held <= request.capacity;
             if held > request.capacity && least <= request.capacity && late.is_none() {
                 late = Some(made.clone());
             }
@@ -153,7 +172,8 @@ impl<'a> Weighed<'a> {
             Ok(Tried { made, counted, held })
         });
         self.joints = solver.joints();
-        let missed = solver.missed();
+        let near = solver.near().to_vec();
+        let missed = if fits_at_once { solver.missed() } else { f64::INFINITY };
         if let Some(mut trail) = trail(request) {
             *trail = solver.into_trail();
         }
@@ -175,7 +195,31 @@ impl<'a> Weighed<'a> {
                 }
             },
         };
-        Ok(Least { made, fits, bound, missed })
+        Ok(Least { made, fits, near, bound, missed })
+    }
+
+    /// A plan, or a faster one of choices that take a little more by weights: plans take more than what was minimised,
+    /// and not all as much more.
+    pub(super) fn or_near(&self, best: Made, near: &[ChainChoices]) -> Result<Made, PlanError> {
+        let mut faster: Vec<Made> = Vec::new();
+        for choices in near {
+            let is_known = *choices == best.choices || faster.iter().any(|it| it.choices == *choices);
+            if !is_known && self.chain.time(choices) < best.seconds() {
+                let made = self.written(choices)?;
+                if made.seconds() < best.seconds() * (1.0 - WORTH) {
+                    faster.push(made);
+                }
+            }
+        }
+        faster.sort_by(|a, b| a.seconds().total_cmp(&b.seconds()));
+        for made in faster.into_iter().take(MOST_FITTED) {
+            if let Some(made) = self.fitting(made)?
+                && made.seconds() < best.seconds()
+            {
+                return Ok(made);
+            }
+        }
+        Ok(best)
     }
 
     /// The plan if it fits, with one slot for what rotates where two are too many.

@@ -23,8 +23,9 @@ fn times(allows: &(dyn Fn(&Work<'_>) -> bool + Sync)) -> Vec<f64> {
     let known = (&prices as &dyn Prices, &rewrite::Spaces::default(), crate::clocks::Weights::ONE);
     let program = crate::prepare::Prepared::new(cut, &mesh, known, (offer, crate::Live::ONE), (None, &[]));
     let assembled = &program.expect("has a space").assembled[0];
+    let problem = assembled.problem(&sections[0], &crate::clocks::Weights::ONE);
     let work = assembled.work.iter().flatten();
-    work.flat_map(|it| assembled.problem.times[it.node].clone()).collect()
+    work.flat_map(|it| problem.times[it.node].clone()).collect()
 }
 
 #[test]

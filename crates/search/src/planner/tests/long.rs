@@ -39,7 +39,7 @@ fn problem(graph: &Graph) -> Problem {
         (None, &[]),
     );
     let prepared = prepared.unwrap_or_else(|error| panic!("{error}"));
-    prepared.assembled[0].problem.clone()
+    prepared.assembled[0].frame.clone()
 }
 
 /// Where values wait for each other, what is held at all operations grows with the square of their number:

@@ -1,0 +1,99 @@
+//! The problem of a section where seconds count so: what work and moves take depends on weights, all else does not.
+
+use std::collections::BTreeMap;
+
+use plan::Clock;
+use planner_ir::Phase;
+
+use super::{Assembled, scaled};
+use crate::clocks::Weights;
+use crate::problem::{Edge, Problem, Table, real};
+use crate::section::Section;
+
+/// How much a second counts of moves of a value.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub(super) enum Pace {
+    /// It is used first on this clock, or in the update; exchanges may run beside what stands in the way, or not.
+    Used { clock: Option<Clock>, is_beside: bool },
+    /// Other sections use it, when is not known; it is made in this phase, if it is made while the program runs.
+    Unknown { made: Option<Phase> },
+}
+
+impl Pace {
+    /// How much a second counts of what devices do alone, and of exchanges: where it is not known when, no more than it
+    /// can be then.
+    fn at(self, weights: &Weights) -> [f64; 2] {
+        match self {
+            Self::Used { clock, is_beside } => {
+                let alone = weights.alone(clock);
+                [alone, clock.filter(|_| is_beside).map_or(alone, |clock| weights.beside(clock))]
+            }
+            Self::Unknown { made } => {
+                let [forward, backward] = Clock::ALL.map(|clock| weights.alone(Some(clock)));
+                match made {
+                    Some(Phase::Forward) => [forward.min(backward); 2],
+                    Some(Phase::Backward) => [backward; 2],
+                    _ => [forward.min(backward), weights.least()],
+                }
+            }
+        }
+    }
+}
+
+/// What a table of moves is made of: the ways, the layouts on both sides, how often, and how much a second counts.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub(super) struct Moved {
+    pub(super) ways: usize,
+    pub(super) from: Vec<usize>,
+    pub(super) to: Vec<usize>,
+    pub(super) runs: u64,
+    pub(super) pace: Pace,
+}
+
+/// Two nodes, or one, and the number of the moves from the layouts of the one to those of the other.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Joined {
+    pub(super) from: usize,
+    pub(super) to: usize,
+    pub(super) moved: usize,
+}
+
+impl Assembled {
+    /// The problem of the section where seconds count so.
+    pub(crate) fn problem(&self, section: &Section, weights: &Weights) -> Problem {
+        let mut problem = self.frame.clone();
+        let graph = &section.graph;
+        for (node, done) in graph.node_ids().zip(&self.work) {
+            let Some(done) = done else { continue };
+            let weight = weights.alone(Clock::of(graph.node(node).phase));
+            let runs = real(graph.runs(node));
+            let times = problem.times[done.node].iter_mut().zip(&done.choices);
+            times.for_each(|(time, &choice)| *time += weight * (runs * self.seconds[node.0][choice]));
+        }
+        // Moves that take the same at these weights have one table.
+        let mut tables = BTreeMap::new();
+        for &Joined { from, to, moved } in &self.joined {
+            let Moved { ways, from: before, to: after, runs, pace } = &self.moved[moved];
+            let pace = pace.at(weights);
+            let found = &self.found[*ways];
+            let time = |before: usize, after: usize| {
+                pace[usize::from(found.travels(before, after))] * scaled(found.time(before, after), *runs)
+            };
+            if from == to {
+                let pairs = before.iter().zip(after);
+                let times = problem.times[from].iter_mut().zip(pairs);
+                times.for_each(|(sum, (&before, &after))| *sum += time(before, after));
+                continue;
+            }
+            let key = (ways, before, after, runs, pace.map(f64::to_bits));
+            let table = *tables.entry(key).or_insert_with(|| {
+                let row = |&from: &usize| after.iter().map(move |&to| time(from, to));
+                let entries = before.iter().flat_map(row).collect();
+                problem.tables.push(Table { columns: after.len(), entries }.into());
+                problem.tables.len() - 1
+            });
+            problem.edges.push(Edge { from, to, table });
+        }
+        problem
+    }
+}
