@@ -34,7 +34,7 @@ use search::cluster::{BlockCost, Found, Outcome, Setups};
 use search::{Live, Trail};
 
 use crate::staged::Forward;
-use finish::{Finished, LESS, Way};
+use finish::{Finished, LESS, Said, Way};
 use known::{Known, WholeStep};
 use parts::{Part, Space, part};
 use played::{by, longer, together};
@@ -190,8 +190,8 @@ pub fn cheapest(question: &Question<'_>, say: &dyn Fn(String)) -> Result<Answer,
     // What is proven of groups that are alike says nothing of others.
     let bound =
         |chosen: &Chosen| Ok(if chosen.is_alike() { bound } else { unequal::bound(&asked)?.min(bound) });
-    let nearest = || asked.nearest();
-    finished.answer(question, from_ref(&known), (setups.len(), priced), (&bound, &nearest))
+    let said = Said { bound: &bound, nearest: &|| asked.nearest() };
+    finished.answer(question, from_ref(&known), (setups.len(), priced), &said)
 }
 
 /// What is known of a pipeline that takes so long, where nothing takes less than a bound (seconds).

@@ -36,6 +36,14 @@ pub(super) struct Way {
     pub(super) first: Vec<usize>,
 }
 
+/// What is said of an answer, and where there is none.
+pub(super) struct Said<'a> {
+    /// What none that is chosen from among what this is takes less than (seconds).
+    pub(super) bound: &'a dyn Fn(&Chosen) -> Result<f64, Failure>,
+    /// What comes nearest to fitting, in words.
+    pub(super) nearest: &'a dyn Fn() -> Result<String, Failure>,
+}
+
 /// What came of ways.
 #[derive(Default)]
 pub(super) struct Finished {
@@ -103,24 +111,23 @@ impl Finished {
         Ok(true)
     }
 
-    /// The best as the answer; how many setups there are, and how many were priced, and what none that is
-    /// chosen from among what the best is takes less than (seconds); and what comes nearest to fitting, in words.
+    /// The best as the answer; how many setups there are, and how many were priced, and what else is said.
     pub(super) fn answer(
         self,
         question: &Question<'_>,
         known: &[Known],
         looked_at: (usize, usize),
-        (bound, nearest): (&dyn Fn(&Chosen) -> Result<f64, Failure>, &dyn Fn() -> Result<String, Failure>),
+        said: &Said<'_>,
     ) -> Result<Answer, Failure> {
         let Some((Way { chosen, kind, .. }, pipeline)) = self.best else {
-            let words = nearest()?;
+            let words = (said.nearest)()?;
             // Without setups that can be compared, what was tried last says more.
             return Err(match self.refused {
                 Some(refused) if words.is_empty() => refused,
                 _ => none_fits(question, (looked_at.0, &words), known),
             });
         };
-        let pipeline = Pipeline { proof: proof(bound(&chosen)?, pipeline.seconds()), ..pipeline };
+        let pipeline = Pipeline { proof: proof((said.bound)(&chosen)?, pipeline.seconds()), ..pipeline };
         Ok(Answer { pipeline, chosen, kind, looked_at })
     }
 }

@@ -11,7 +11,7 @@ use planner_ir::Mesh;
 use rayon::prelude::*;
 use search::Trail;
 
-use super::finish::{Finished, Way};
+use super::finish::{Finished, Said, Way};
 use super::guess::Sizes;
 use super::known::Known;
 use super::parts::{Part, Space, part, tighter};
@@ -86,7 +86,8 @@ pub(super) fn cheapest(question: &Question<'_>, say: &dyn Fn(String)) -> Result<
     let found = found.into_iter().collect::<Result<Vec<Vec<Way>>, _>>()?.into_iter().flatten();
     let mut finished = Finished::default();
     finished.plan(question, &asked.known[0], &found.collect::<Vec<_>>(), say)?;
-    finished.answer(question, &asked.known, (listed.len(), wanted), (&|_| Ok(bound), &|| Ok(String::new())))
+    let said = Said { bound: &|_| Ok(bound), nearest: &|| Ok(String::new()) };
+    finished.answer(question, &asked.known, (listed.len(), wanted), &said)
 }
 
 impl Asked<'_> {
