@@ -333,9 +333,18 @@ impl<'a> Asked<'a> {
         let looked = *self.nearest.lock().unwrap_or_else(PoisonError::into_inner);
         let proven = least.filter(|it| it.0 > self.question.capacity());
         let Some((bytes, number)) = proven.or(looked) else { return Ok(String::new()) };
-        let how = if proven.is_some() { "takes at least" } else { "would take about" };
+        let [of, how] = match proven {
+            Some(_) => ["what comes nearest", "takes at least"],
+            None => ["of what was looked at closely", "comes nearest with about"],
+        };
         let bytes = cost_models::quantity::bytes(bytes);
-        Ok(format!(": what comes nearest, {}, {how} {bytes} there", self.setups[number]))
+        Ok(format!(": {of}, {}, {how} {bytes} there", self.setups[number]))
+    }
+
+    /// Notes what a device would hold of a setup that does not fit (bytes), if that is known.
+    fn note(&self, number: usize, held: Option<u64>) {
+        let mut nearest = self.nearest.lock().unwrap_or_else(PoisonError::into_inner);
+        *nearest = [*nearest, held.map(|it| (it, number))].into_iter().flatten().min();
     }
 
     /// How many plans say what blocks take.
@@ -396,9 +405,7 @@ impl<'a> Asked<'a> {
             let (plan, part) = match part(question, setup, step, space, (&trail, &slow))? {
                 Ok(planned) => planned,
                 Err(needs) => {
-                    let mut nearest = self.nearest.lock().unwrap_or_else(PoisonError::into_inner);
-                    let needs = needs.map(|it| (it.div_ceil(count), number));
-                    *nearest = [*nearest, needs].into_iter().flatten().min();
+                    self.note(number, needs.map(|it| it.div_ceil(count)));
                     break;
                 }
             };
@@ -419,10 +426,14 @@ impl<'a> Asked<'a> {
                 Some((seconds, Priced { kind, chunks, first }))
             };
             outcome.ways = schedules(question, setup).into_iter().filter_map(fits).collect();
-            parts().entry(number).or_default().push(part);
             if !outcome.ways.is_empty() {
+                parts().entry(number).or_default().push(part);
                 break;
             }
+            let [half, _] = setup.under_way();
+            let held = together(blocks).held(Live::of(half)).div_ceil(count);
+            self.note(number, under_way.and(Some(held)).filter(|&it| it > room));
+            parts().entry(number).or_default().push(part);
         }
         if plans == [None] && outcome.ways.is_empty() {
             seen().insert(number, trail.into_inner().unwrap_or_else(PoisonError::into_inner));

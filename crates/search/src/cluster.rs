@@ -40,21 +40,21 @@ pub struct Found<'a, T> {
 ///
 /// Setups are looked at closely in the order of guesses, what they may take (seconds; infinite where no close look is
 /// wanted), where guess and bound are below the best that is had and no way that is known may still be had: at
-/// most so many that something comes of, and three times as many in all.
+/// most so many that something comes of, and three times as many in all, or all of them where nothing is had.
 #[derive(Debug)]
 pub struct Setups<T> {
     known: Vec<Outcome<T>>,
     guesses: Vec<f64>,
-    /// How many something may still come of.
+    /// Those that were looked at closely.
+    looked: Vec<usize>,
+    /// How many of them something may come of.
     most: usize,
-    /// How many may be looked at closely still.
-    left: usize,
 }
 
 impl<T: Send> Setups<T> {
     /// Setups of which this is known, and guessed.
     pub fn new(known: Vec<Outcome<T>>, guesses: Vec<f64>, most: usize) -> Self {
-        Self { known, guesses, most, left: TRIED * most }
+        Self { known, guesses, looked: Vec::new(), most }
     }
 
     /// Looks at setups closely, where ways take so long (by a setup's number, what the way promises and what it is;
@@ -64,25 +64,29 @@ impl<T: Send> Setups<T> {
         taken: &dyn Fn(usize, f64, &T) -> f64,
         look: impl Fn(usize) -> Outcome<T> + Sync,
     ) {
-        while self.most > 0 && self.left > 0 {
+        loop {
             let least = |number: usize| {
                 let ways = self.known[number].ways.iter();
                 ways.map(|(seconds, way)| taken(number, *seconds, way)).fold(f64::INFINITY, f64::min)
             };
             let had: Vec<f64> = (0..self.known.len()).map(least).collect();
             let incumbent = had.iter().copied().fold(f64::INFINITY, f64::min);
+            // What turned out not to fit does not count.
+            let come_to = self.looked.iter().filter(|&&it| had[it].is_finite()).count();
+            if incumbent.is_finite() && (come_to >= self.most || self.looked.len() >= TRIED * self.most) {
+                break;
+            }
             let hoped = |it: usize| self.known[it].lower_bound.max(self.guesses[it]);
             let mut batch: Vec<usize> =
                 (0..had.len()).filter(|&it| had[it].is_infinite() && hoped(it) < incumbent).collect();
             batch.sort_by(|&a, &b| self.guesses[a].total_cmp(&self.guesses[b]).then(a.cmp(&b)));
-            batch.truncate(BATCH.min(self.left));
+            batch.truncate(BATCH);
             if batch.is_empty() {
                 break;
             }
-            self.left -= batch.len();
             let made: Vec<(usize, Outcome<T>)> = batch.into_par_iter().map(|it| (it, look(it))).collect();
             for (number, outcome) in made {
-                self.most = self.most.saturating_sub(usize::from(!outcome.ways.is_empty()));
+                self.looked.push(number);
                 self.guesses[number] = f64::INFINITY;
                 let own = &mut self.known[number];
                 own.lower_bound = own.lower_bound.max(outcome.lower_bound);

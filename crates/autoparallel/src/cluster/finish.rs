@@ -189,8 +189,9 @@ fn none_fits(question: &Question<'_>, (setups, nearest): (usize, &str), known: &
     Failure::input(
         "no pipeline",
         format!(
-            "none of {setups} setups was found to fit {} on a device{pinned}{nearest}; more devices, or with `--recompute \
-             full` smaller micro-batches would help{refused}",
+            "none of {} was found to fit {} on a device{pinned}{nearest}; more devices, or devices with more memory, \
+             would help{refused}",
+            cost_models::quantity::counted(setups, "setup"),
             cost_models::quantity::bytes(most.unwrap_or(0))
         ),
     )

@@ -109,7 +109,8 @@ fn the_best_of_all_is_found_and_its_bound_holds() {
         let enough = looked.len() >= most;
         // Guesses that are bounds leave nothing out that is better.
         assert!(had <= least || enough, "{had}, expected {least}: {setups:?}");
-        assert!(looked.len() <= 3 * most);
+        // Where nothing is had all are looked at.
+        assert!(had.is_finite() || looked.len() == count, "{looked:?} of {count}");
         let times = looked.len();
         looked.sort_unstable();
         looked.dedup();
