@@ -11,6 +11,7 @@
 
 mod text; // sources from templates, their names and hashes
 mod number; // element types in C
+mod vectors; // elements that are loaded and stored at once
 mod functions; // functions of elements in C
 mod program; // kernels with their primitives: for a device, for a host
 mod strides; // loops over strided memory as arguments

@@ -249,7 +249,9 @@ impl Names<'_> {
             (["bar", "warp", "sync"], [mask]) => Some(Operation::WarpBarrier { mask: self.source(mask)? }),
             (["membar", ..] | ["fence", ..], []) => Some(Operation::Fence),
             (["mov", type_], [to, from]) => self.moved(type_, to, from),
-            (["cvta", "to", "global", "u64"] | ["cvta", "local", "u64"], [to, from]) => self.same(to, from),
+            (["cvta", "to", "global" | "local", "u64"] | ["cvta", "local", "u64"], [to, from]) => {
+                self.same(to, from)
+            }
             (["setp", ..], _) => self.compared(&parts, operands),
             (["selp", _], [to, a, b, by]) => Some(Operation::Select {
                 to: self.register(to)?,

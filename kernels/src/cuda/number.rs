@@ -2,10 +2,7 @@
 
 use planner_ir::DType;
 
-use super::text::filled;
 use crate::number::computed_as;
-
-const VECTORS: &str = include_str!("primitives/vectors.h");
 
 /// Whether kernels know such elements: numbers of 8 bits with a fraction they do not.
 pub(super) fn is_covered(dtype: DType) -> bool {
@@ -60,7 +57,8 @@ pub(super) fn narrowed(dtype: DType, number: &str) -> String {
     format!("({})({}({number}))", stored(dtype), narrowing(dtype))
 }
 
-fn loading(dtype: DType) -> &'static str {
+/// What an element as it is stored is made a number with.
+pub(super) fn loading(dtype: DType) -> &'static str {
     match dtype {
         DType::F16 => "t_float_of_half",
         DType::BF16 => "t_float_of_bf16",
@@ -73,7 +71,8 @@ fn loading(dtype: DType) -> &'static str {
     }
 }
 
-fn narrowing(dtype: DType) -> &'static str {
+/// What a number is made an element as it is stored with.
+pub(super) fn narrowing(dtype: DType) -> &'static str {
     match dtype {
         DType::F16 => "t_half_of_float",
         DType::BF16 => "t_bf16_of_float",
@@ -134,38 +133,4 @@ pub(super) fn literal(dtype: DType, number: f64) -> String {
         }
         _ => format!("({number:?})"),
     }
-}
-
-/// What is loaded and stored at once: how many elements.
-pub(super) const WIDTHS: [u64; 4] = [1, 2, 4, 8];
-
-/// The functions that load and store some elements of a type at once.
-pub(super) fn vectors() -> String {
-    let mut text = String::new();
-    for dtype in DType::ALL.into_iter().filter(|&dtype| is_covered(dtype)) {
-        for width in WIDTHS {
-            let room = match dtype.bytes() * width {
-                8 if width > 1 => "t_v8",
-                16 => "t_v16",
-                32 => "t_v32",
-                64 => "t_v64",
-                4 if width > 1 => "t_u32",
-                2 if width > 1 => "t_u16",
-                _ => stored(dtype),
-            };
-            text.push_str(&filled(
-                VECTORS,
-                &[
-                    ("C", stored(dtype)),
-                    ("W", computed(dtype)),
-                    ("D", dtype.name()),
-                    ("V", &width.to_string()),
-                    ("R", room),
-                    ("L", loading(dtype)),
-                    ("N", narrowing(dtype)),
-                ],
-            ));
-        }
-    }
-    text
 }

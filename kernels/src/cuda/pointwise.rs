@@ -10,9 +10,10 @@ use planner_ir::DType;
 
 use super::chain::{Chain, Input, Place, handed_on};
 use super::launch::{Argument, Kernel, Launch, Uncovered, Work};
-use super::number::{WIDTHS, computed};
+use super::number::computed;
 use super::strides::{Arguments, Levels, index_type, own_strides, repeated_strides, signed};
 use super::text::filled;
+use super::vectors::WIDTHS;
 
 /// The threads of a block.
 const THREADS: u32 = 256;

@@ -4,8 +4,8 @@ use std::collections::BTreeMap;
 use std::fmt::Write as _;
 
 use super::launch::{Kernel, Parameter};
-use super::number::vectors;
 use super::text::filled;
+use super::vectors::vectors;
 
 const DEVICE: &str = include_str!("primitives/device.h");
 const HOST: &str = include_str!("primitives/host.h");

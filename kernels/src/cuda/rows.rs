@@ -6,9 +6,10 @@
 use planner_ir::DType;
 
 use super::launch::{Argument, Kernel, Launch, Piece, Uncovered, Work};
-use super::number::{WIDTHS, computed, stored, suffix};
+use super::number::{computed, stored, suffix};
 use super::strides::{Arguments, index_type, signed};
 use super::text::filled;
+use super::vectors::WIDTHS;
 use crate::array::Span;
 
 const SOFTMAX: &str = include_str!("templates/softmax.cu");

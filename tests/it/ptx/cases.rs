@@ -4,9 +4,9 @@ use std::collections::BTreeSet;
 
 use bench::Case;
 use kernels::cuda::{FAMILIES, Piece, Work, kernels};
-use planner_ir::Type;
+use planner_ir::{DType, Type};
 
-use super::emulation::{Value, by_kernels, compiler};
+use super::emulation::{ARCHITECTURES, Kernels, Value, by_kernels, compiled, compiler};
 use super::trial::{Trial, faults};
 use crate::corpus::expect_none;
 
@@ -43,4 +43,54 @@ fn what_a_gpu_is_to_compute_its_ptx_computes() {
     let families: BTreeSet<&str> = launches.map(|it| it.kernel.family()).collect();
     assert!(FAMILIES.iter().all(|it| families.contains(it)), "{families:?} are not all families");
     expect_none(&faults(&nvrtc, &all));
+}
+
+/// The widest access (bytes).
+const WIDEST: u64 = 16;
+
+/// Accesses to narrow elements, several of them at a time. What is loaded and stored at once is words.
+const NARROW: [&str; 4] = [".v2.u16", ".v4.u16", ".v2.u8", ".v4.u8"];
+
+/// How wide the accesses of a kernel's source are that load or store several elements at once (bytes).
+fn meant(source: &str, calls: &str) -> BTreeSet<u64> {
+    let several = |call: &str| {
+        let (dtype, width) = call.split('(').next()?.rsplit_once('_')?;
+        let dtype = DType::ALL.into_iter().find(|it| it.name() == dtype)?;
+        let width: u64 = width.parse().ok()?;
+        (width > 1).then(|| (width * dtype.bytes()).min(WIDEST))
+    };
+    source.split(calls).skip(1).filter_map(several).collect()
+}
+
+/// How wide the accesses to global memory of a kernel's PTX are (bytes).
+fn made(text: &str, instruction: &str) -> BTreeSet<u64> {
+    let wide = |line: &str| {
+        let mut name = line.split_whitespace().find(|it| it.starts_with(instruction))?.split('.');
+        let bits: u64 = name.next_back()?[1..].parse().ok()?;
+        let count = name.next_back().and_then(|it| it.strip_prefix('v')).map_or(Ok(1), str::parse::<u64>);
+        Some(bits / 8 * count.ok()?)
+    };
+    text.lines().filter_map(wide).collect()
+}
+
+#[test]
+fn what_is_loaded_and_stored_at_once_is_one_access() {
+    let Some(nvrtc) = compiler() else { return };
+    let kernels: Kernels = trials().flat_map(|it| it.kernels()).collect();
+    let texts = compiled(&nvrtc, ARCHITECTURES[0], &kernels);
+    let (mut faults, mut widths) = (vec![], BTreeSet::new());
+    for (name, kernel) in &kernels {
+        let text = &texts[name];
+        for (calls, instruction) in [("t_load_", "ld.global"), ("t_store_", "st.global")] {
+            let meant = meant(&kernel.source, calls);
+            for bytes in meant.difference(&made(text, instruction)) {
+                faults.push(format!("{name}: no {instruction} of {bytes} bytes"));
+            }
+            widths.extend(meant);
+        }
+        let is_narrow = |it: &&str| it.contains(".global") && NARROW.iter().any(|narrow| it.contains(narrow));
+        faults.extend(text.lines().find(is_narrow).map(|it| format!("{name}: {}", it.trim())));
+    }
+    assert_eq!(widths, BTreeSet::from([2, 4, 8, 16]), "cases have no accesses of each width");
+    expect_none(&faults);
 }

@@ -1,8 +1,9 @@
 //! Attention to some keys and to others, made attention to all of them.
 
 use super::super::launch::{Argument, Kernel, Launch, Piece, Uncovered, Work};
-use super::super::number::{WIDTHS, computed, suffix};
+use super::super::number::{computed, suffix};
 use super::super::strides::{Arguments, signed};
+use super::super::vectors::WIDTHS;
 use super::fill;
 
 const TEMPLATE: &str = include_str!("../templates/attention_merge.cu");

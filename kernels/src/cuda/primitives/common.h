@@ -1,9 +1,40 @@
 /* What generated kernels are made of besides the primitives; the same text everywhere. */
 
-typedef struct { t_u32 w[2]; } T_ALIGNED(8) t_v8;
-typedef struct { t_u32 w[4]; } T_ALIGNED(16) t_v16;
-typedef struct { t_v16 a, b; } T_ALIGNED(16) t_v32;
-typedef struct { t_v32 a, b; } T_ALIGNED(16) t_v64;
+/* Several words of 32 bits, by accesses of 128 bits at most. */
+FN void t_load_words_2(t_u32 *to, const void *from) {
+    const t_v8 all = *(const t_v8 *)from;
+    to[0] = all.x; to[1] = all.y;
+}
+FN void t_load_words_4(t_u32 *to, const void *from) {
+    const t_v16 all = *(const t_v16 *)from;
+    to[0] = all.x; to[1] = all.y; to[2] = all.z; to[3] = all.w;
+}
+FN void t_load_words_8(t_u32 *to, const void *from) {
+    t_load_words_4(to, from);
+    t_load_words_4(to + 4, (const t_u32 *)from + 4);
+}
+FN void t_load_words_16(t_u32 *to, const void *from) {
+    t_load_words_8(to, from);
+    t_load_words_8(to + 8, (const t_u32 *)from + 8);
+}
+FN void t_store_words_2(void *to, const t_u32 *from) {
+    t_v8 all;
+    all.x = from[0]; all.y = from[1];
+    *(t_v8 *)to = all;
+}
+FN void t_store_words_4(void *to, const t_u32 *from) {
+    t_v16 all;
+    all.x = from[0]; all.y = from[1]; all.z = from[2]; all.w = from[3];
+    *(t_v16 *)to = all;
+}
+FN void t_store_words_8(void *to, const t_u32 *from) {
+    t_store_words_4(to, from);
+    t_store_words_4((t_u32 *)to + 4, from + 4);
+}
+FN void t_store_words_16(void *to, const t_u32 *from) {
+    t_store_words_8(to, from);
+    t_store_words_8((t_u32 *)to + 8, from + 8);
+}
 
 #define T_INFINITY_F t_of_bits(0x7f800000u)
 #define T_INFINITY_D ((double)t_of_bits(0x7f800000u))

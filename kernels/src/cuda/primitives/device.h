@@ -19,6 +19,10 @@ typedef int t_i32;
 typedef unsigned int t_u32;
 typedef long long t_i64;
 typedef unsigned long long t_u64;
+/* What one access loads or stores: types of CUDA, because the compiler takes structures of others apart
+   when it stores them. */
+typedef uint2 t_v8;
+typedef uint4 t_v16;
 
 /* The shared memory of a block; a launch says how large it is. */
 extern __shared__ T_ALIGNED(16) unsigned char t_arena[];
