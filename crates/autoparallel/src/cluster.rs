@@ -163,6 +163,7 @@ pub fn cheapest(question: &Question<'_>, say: &dyn Fn(String)) -> Result<Answer,
             asked.tight = unequal::tightened(&asked)?;
         }
         let mut alike = Setups::new(first, guesses, MOST);
+        finished.again();
         let (mut composed, mut of, mut under) = (Vec::new(), usize::MAX, 0.0);
         // What promises most is planned. Where it takes longer than that, or does not fit, others are looked at.
         loop {

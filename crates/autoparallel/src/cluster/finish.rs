@@ -51,6 +51,8 @@ pub(super) struct Finished {
     best: Option<(Way, Pipeline)>,
     /// All that were tried, and what they take (seconds), infinite where they do not fit.
     tried: Vec<(Way, f64)>,
+    /// How many of them by what was known before.
+    before: usize,
     /// Why the last of those that do not fit does not.
     refused: Option<Failure>,
 }
@@ -64,6 +66,11 @@ impl Finished {
     /// What a way takes that was tried (seconds).
     pub(super) fn taken(&self, way: &Way) -> Option<f64> {
         self.tried.iter().find(|it| it.0 == *way).map(|it| it.1)
+    }
+
+    /// More is known: as many ways may be tried again.
+    pub(super) fn again(&mut self) {
+        self.before = self.tried.len();
     }
 
     /// Plans ways stage by stage, the best promise first, until none promises much less than what is had.
@@ -84,15 +91,19 @@ impl Finished {
         &mut self,
         question: &Question<'_>,
         known: &Known,
-        mut ways: Vec<Way>,
+        ways: Vec<Way>,
         say: &dyn Fn(String),
     ) -> Result<bool, Failure> {
-        let made = self.tried.iter().filter(|it| it.1.is_finite()).count();
-        let most = if self.best.is_some() { TRIED } else { ANY };
+        let tried = &self.tried[self.before..];
+        let made = tried.iter().filter(|it| it.1.is_finite()).count();
+        // Those that came before one fits say nothing of how many are worth it after that.
+        let since = tried.iter().position(|it| it.1.is_finite()).unwrap_or(0);
+        let most = if self.best.is_some() { since + TRIED } else { ANY };
+        let goes_on = made < PLANNED && tried.len() < most;
+        let mut ways = possible(question, known, ways)?;
         ways.retain(|it| it.seconds < LESS * self.seconds() && self.taken(it).is_none());
-        let ways = possible(question, known, ways)?;
         let first = ways.into_iter().min_by(|a, b| a.seconds.total_cmp(&b.seconds));
-        let Some(way) = first.filter(|_| made < PLANNED && self.tried.len() < most) else { return Ok(false) };
+        let Some(way) = first.filter(|_| goes_on) else { return Ok(false) };
         say(format!("planning {}, {}", way.chosen, way.kind.name()));
         match planned(question, known, &way, say) {
             Ok(pipeline) => {
