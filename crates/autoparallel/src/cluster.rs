@@ -80,14 +80,6 @@ pub struct Question<'a> {
     pub thorough: bool,
 }
 
-impl Priced {
-    /// As a way to run a setup, which promises to take so long (seconds).
-    fn of(&self, setup: &Setup, seconds: f64) -> Way {
-        let Self { kind, chunks, ref first } = *self;
-        Way { seconds, chosen: Chosen::of(setup), kind, chunks, first: first.clone() }
-    }
-}
-
 impl<'a> Question<'a> {
     /// The machine on which groups that are alike are.
     fn machine(&self) -> &'a Machine {
@@ -118,6 +110,14 @@ struct Priced {
     kind: Kind,
     chunks: usize,
     first: Vec<usize>,
+}
+
+impl Priced {
+    /// As a way to run a setup, which promises to take so long (seconds).
+    fn of(&self, setup: &Setup, seconds: f64) -> Way {
+        let Self { kind, chunks, ref first } = *self;
+        Way { seconds, chosen: Chosen::of(setup), kind, chunks, first: first.clone() }
+    }
 }
 
 /// The cheapest pipeline.
@@ -183,7 +183,7 @@ pub fn cheapest(question: &Question<'_>, say: &dyn Fn(String)) -> Result<Answer,
                 (of, under) = (asked.looks(), below);
             }
             ways.extend(composed.iter().filter(|it| it.seconds < below).cloned());
-            if !finished.next(question, &known, ways, say)? {
+            if !finished.next(question, &known, &ways, say)? {
                 break;
             }
         }
@@ -239,7 +239,8 @@ impl<'a> Asked<'a> {
     ///
     /// So many of the best guesses are asked, in batches, and not when what others take is less than
     /// what products alone take in theirs. Where more is computed again a setup is no faster: it is
-    /// not asked unless the one that keeps more does not fit. Besides, the setups of which it is known, each with the one that was asked.
+    /// not asked unless the one that keeps more does not fit. Besides, the setups of which it is known, each with
+    /// the one that was asked.
     fn first(
         &self,
         guess: &dyn Fn(&Setup) -> f64,

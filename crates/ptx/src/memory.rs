@@ -70,14 +70,12 @@ impl Memory {
 
     /// A buffer that holds these bytes; its address.
     pub fn give(&mut self, name: &str, bytes: &[u8], access: Access) -> u64 {
-        let bytes = Bytes { data: bytes.to_vec(), cells: vec![Cell::GIVEN; bytes.len()] };
-        self.add(name, access, bytes)
+        self.add(name, access, Bytes::given(bytes))
     }
 
     /// A buffer of so many bytes that nobody has written; its address.
     pub fn room(&mut self, name: &str, bytes: usize) -> u64 {
-        let bytes = Bytes { data: vec![UNWRITTEN; bytes], cells: vec![Cell::default(); bytes] };
-        self.add(name, Access::ReadWrite, bytes)
+        self.add(name, Access::ReadWrite, Bytes::unwritten(bytes))
     }
 
     fn add(&mut self, name: &str, access: Access, bytes: Bytes) -> u64 {
@@ -94,7 +92,7 @@ impl Memory {
             name: "a table of the program".to_owned(),
             start,
             access: Access::Read,
-            bytes: Bytes { data: bytes.to_vec(), cells: vec![Cell::GIVEN; bytes.len()] },
+            bytes: Bytes::given(bytes),
         };
         match self.buffers.get_mut(at) {
             Some(known) if known.start == start => *known = table,
@@ -115,21 +113,22 @@ impl Memory {
 
     /// The buffer that has so many bytes from an address on, and where in it that is.
     fn find(&mut self, address: u64, bytes: usize) -> Result<(usize, usize), What> {
-        let inside = |it: &Buffer| {
+        let inside = |number: usize| {
+            let it = self.buffers.get(number)?;
             let at = place(address.checked_sub(it.start)?);
-            (at.checked_add(bytes)? <= it.bytes.data.len()).then_some(at)
+            (at.checked_add(bytes)? <= it.bytes.data.len()).then_some((number, at))
         };
-        if let Some(at) = self.buffers.get(self.last).and_then(inside) {
-            return Ok((self.last, at));
+        let below = || self.buffers.partition_point(|it| it.start <= address).checked_sub(1);
+        let Some((buffer, at)) = inside(self.last).or_else(|| inside(below()?)) else {
+            let near = below().map_or("below all buffers".to_owned(), |it| self.near(it, address));
+            return Err(What::Outside { address, bytes: length_of(bytes), near });
+        };
+        self.last = buffer;
+        if !address.is_multiple_of(length_of(bytes)) {
+            let near = self.near(buffer, address);
+            return Err(What::Misaligned { address, bytes: length_of(bytes), near });
         }
-        let above = self.buffers.partition_point(|it| it.start <= address);
-        let below = above.checked_sub(1);
-        if let Some((number, at)) = below.and_then(|it| Some((it, inside(self.buffers.get(it)?)?))) {
-            self.last = number;
-            return Ok((number, at));
-        }
-        let near = below.map_or("below all buffers".to_owned(), |it| self.near(it, address));
-        Err(What::Outside { address, bytes: length_of(bytes), near })
+        Ok((buffer, at))
     }
 
     fn near(&self, buffer: usize, address: u64) -> String {
@@ -147,13 +146,6 @@ impl Memory {
         now: &Now,
     ) -> Result<[u8; LONGEST], What> {
         let (buffer, at) = self.find(address, bytes)?;
-        if !address.is_multiple_of(length_of(bytes)) {
-            return Err(What::Misaligned {
-                address,
-                bytes: length_of(bytes),
-                near: self.near(buffer, address),
-            });
-        }
         let read = self.buffers[buffer].bytes.read(at, bytes, used, now, 0);
         read.map_err(|refused| self.refusal(buffer, address - length_of(at), refused, now))
     }
@@ -161,10 +153,6 @@ impl Memory {
     /// Writes bytes.
     pub(crate) fn store(&mut self, address: u64, bytes: &[u8], now: &Now) -> Result<(), What> {
         let (buffer, at) = self.find(address, bytes.len())?;
-        let count = length(bytes);
-        if !address.is_multiple_of(count) {
-            return Err(What::Misaligned { address, bytes: count, near: self.near(buffer, address) });
-        }
         if self.buffers[buffer].access == Access::Read {
             return Err(What::ReadOnly { address, near: self.near(buffer, address) });
         }
@@ -201,6 +189,14 @@ impl Refused {
 }
 
 impl Bytes {
+    fn given(bytes: &[u8]) -> Self {
+        Self { data: bytes.to_vec(), cells: vec![Cell::GIVEN; bytes.len()] }
+    }
+
+    fn unwritten(bytes: usize) -> Self {
+        Self { data: vec![UNWRITTEN; bytes], cells: vec![Cell::default(); bytes] }
+    }
+
     /// Reads bytes that were written since an era.
     fn read(
         &mut self,
@@ -239,7 +235,7 @@ impl Bytes {
 impl Shared {
     /// So many bytes.
     pub(crate) fn new(bytes: usize) -> Self {
-        Self(Bytes { data: vec![UNWRITTEN; bytes], cells: vec![Cell::default(); bytes] })
+        Self(Bytes::unwritten(bytes))
     }
 
     fn near(&self, address: u64) -> String {

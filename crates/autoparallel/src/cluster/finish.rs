@@ -81,7 +81,7 @@ impl Finished {
         ways: &[Way],
         say: &dyn Fn(String),
     ) -> Result<(), Failure> {
-        while self.next(question, known, ways.to_vec(), say)? {}
+        while self.next(question, known, ways, say)? {}
         Ok(())
     }
 
@@ -91,7 +91,7 @@ impl Finished {
         &mut self,
         question: &Question<'_>,
         known: &Known,
-        ways: Vec<Way>,
+        ways: &[Way],
         say: &dyn Fn(String),
     ) -> Result<bool, Failure> {
         let tried = &self.tried[self.before..];
@@ -99,11 +99,14 @@ impl Finished {
         // Those that came before one fits say nothing of how many are worth it after that.
         let since = tried.iter().position(|it| it.1.is_finite()).unwrap_or(0);
         let most = if self.best.is_some() { since + TRIED } else { ANY };
-        let goes_on = made < PLANNED && tried.len() < most;
-        let mut ways = possible(question, known, ways)?;
-        ways.retain(|it| it.seconds < LESS * self.seconds() && self.taken(it).is_none());
-        let first = ways.into_iter().min_by(|a, b| a.seconds.total_cmp(&b.seconds));
-        let Some(way) = first.filter(|_| goes_on) else { return Ok(false) };
+        if made == PLANNED || tried.len() >= most {
+            return Ok(false);
+        }
+        let ways = possible(question, known, ways)?.into_iter();
+        let ways = ways.filter(|it| it.seconds < LESS * self.seconds() && self.taken(it).is_none());
+        let Some(way) = ways.min_by(|a, b| a.seconds.total_cmp(&b.seconds)).cloned() else {
+            return Ok(false);
+        };
         say(format!("planning {}, {}", way.chosen, way.kind.name()));
         match planned(question, known, &way, say) {
             Ok(pipeline) => {
@@ -145,9 +148,9 @@ impl Finished {
 
 /// The ways in which no block of an operation that is fixed is on a mesh where its partition is none. All of
 /// them, if there are none: planning them says why.
-fn possible(question: &Question<'_>, known: &Known, ways: Vec<Way>) -> Result<Vec<Way>, Failure> {
+fn possible<'a>(question: &Question<'_>, known: &Known, ways: &'a [Way]) -> Result<Vec<&'a Way>, Failure> {
     let fixed = &question.pins.operations;
-    let Some(way) = ways.first().filter(|_| !fixed.is_empty()) else { return Ok(ways) };
+    let Some(way) = ways.first().filter(|_| !fixed.is_empty()) else { return Ok(ways.iter().collect()) };
     let forward = known.of(question, way.chosen.micro_batches)?;
     let having: Vec<(&Fixed, Vec<bool>)> = fixed.iter().map(|it| (it, forward.having(it))).collect();
     let can = |way: &Way| {
@@ -159,7 +162,8 @@ fn possible(question: &Question<'_>, known: &Known, ways: Vec<Way>) -> Result<Ve
             having.iter().all(|(it, having)| !is_there(having) || it.is_of_mesh(mesh))
         })
     };
-    if ways.iter().any(can) { Ok(ways.into_iter().filter(can).collect()) } else { Ok(ways) }
+    let possible: Vec<&Way> = ways.iter().filter(|it| can(it)).collect();
+    if possible.is_empty() { Ok(ways.iter().collect()) } else { Ok(possible) }
 }
 
 fn planned(
