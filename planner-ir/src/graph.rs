@@ -4,6 +4,7 @@ use std::collections::BTreeSet;
 
 use crate::data::Type;
 use crate::op::{Binary, Op};
+use crate::shared::Shared;
 
 /// Which value of a graph.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -22,9 +23,9 @@ pub struct Graph {
     /// What it is called.
     pub name: String,
     /// The values; a result comes after its operation's operands.
-    pub values: Vec<Value>,
+    pub values: Shared<Value>,
     /// The operations, each after those whose results it uses.
-    pub nodes: Vec<Node>,
+    pub nodes: Shared<Node>,
     /// What the program returns.
     pub outputs: Vec<Output>,
     /// What makes the program a training step, if it is one.

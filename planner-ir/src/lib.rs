@@ -13,6 +13,7 @@ mod layout; // which piece of a value each device holds
 mod partition; // which block of an operation's loops each device computes
 mod motion; // how blocks move between the time steps of a partition
 mod transfer; // how a value gets from one layout to another
+mod shared; // lists that copies share
 mod graph; // values and operations in order
 mod gradient; // the gradient of each operation, in terms of operations
 mod text; // parse and print
@@ -38,6 +39,7 @@ pub use op::{
     Triangle, Unary,
 };
 pub use partition::{Block, Partition, PartitionError, Slots, Ways, chunks};
+pub use shared::Shared;
 pub use text::{ParseError, parse_graph, parse_layout, parse_op, parse_partition};
 pub use transfer::{Move, MoveError, sources};
 pub use verify::{Violation, Violations, verify, verify_layouts};

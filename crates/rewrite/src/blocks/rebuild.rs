@@ -21,6 +21,9 @@ pub(crate) fn reformed(
         let body = bodies[blocks.segments[segment].block].as_ref();
         body.filter(|_| which(segment))
     };
+    if (0..blocks.segments.len()).all(|segment| other(segment).is_none()) {
+        return blocks.clone();
+    }
     let body_of =
         |segment: usize| other(segment).unwrap_or(&blocks.unique[blocks.segments[segment].block].body);
     let (graph, mut segments) = rebuilt(blocks, &body_of);

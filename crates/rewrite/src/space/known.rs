@@ -7,7 +7,7 @@
 use std::collections::VecDeque;
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 
-use planner_ir::{Graph, Mesh, ValueId};
+use planner_ir::{Graph, Mesh, Node, Source, Value, ValueId};
 
 use super::alike::Alike;
 use super::{Offer, Space, SpaceError, built};
@@ -30,12 +30,20 @@ type Known = VecDeque<(Asked, Arc<Built>)>;
 type Built = OnceLock<Result<Arc<Space>, SpaceError>>;
 
 /// What a space depends on.
-#[derive(Debug, PartialEq, Eq)]
+#[derive(Debug)]
 struct Asked {
     graph: Graph,
     mesh: Mesh,
     boundary: Vec<ValueId>,
     offer: Offer,
+}
+
+impl Asked {
+    fn is(&self, other: &Self) -> bool {
+        let Self { graph, mesh, boundary, offer } = self;
+        (mesh, boundary, offer) == (&other.mesh, &other.boundary, &other.offer)
+            && are_alike(graph, &other.graph)
+    }
 }
 
 impl Spaces {
@@ -48,10 +56,10 @@ impl Spaces {
         offer: Offer,
     ) -> Result<Arc<Space>, SpaceError> {
         let known = || self.known.lock().unwrap_or_else(PoisonError::into_inner);
-        let asked = Asked { graph: nameless(graph), mesh: mesh.clone(), boundary: boundary.to_vec(), offer };
+        let asked = Asked { graph: graph.clone(), mesh: mesh.clone(), boundary: boundary.to_vec(), offer };
         let answer = {
             let mut known = known();
-            let found = known.iter().find(|it| it.0 == asked).map(|it| Arc::clone(&it.1));
+            let found = known.iter().find(|it| it.0.is(&asked)).map(|it| Arc::clone(&it.1));
             found.unwrap_or_else(|| {
                 let new = Arc::<Built>::default();
                 known.push_back((asked, Arc::clone(&new)));
@@ -87,19 +95,30 @@ fn terms(built: &Built) -> usize {
     built.get().and_then(|it| it.as_ref().ok()).map_or(0, |space| space.statistics.nodes)
 }
 
-/// A graph without what its values and operations are called, and how often it runs in a step.
-fn nameless(graph: &Graph) -> Graph {
-    let mut graph = graph.renamed(String::clear);
-    graph.name.clear();
-    if let Some(training) = &mut graph.training {
-        training.micro_batches = 1;
-    }
-    graph
+/// Whether graphs are the same but for what they, their values and operations are called, and how often they
+/// run in a step.
+fn are_alike(first: &Graph, second: &Graph) -> bool {
+    let carried = |graph: &'_ Graph| graph.training.as_ref().map(|it| it.carried.clone());
+    let source = |(a, b): (&Source, &Source)| match (a, b) {
+        (Source::Input(_), Source::Input(_)) | (Source::Weight(_), Source::Weight(_)) => true,
+        (Source::State(a), Source::State(b)) => a.kind == b.kind,
+        (Source::Result { .. }, Source::Result { .. }) => a == b,
+        (Source::Input(_) | Source::Weight(_) | Source::State(_) | Source::Result { .. }, _) => false,
+    };
+    let value = |(a, b): (&Value, &Value)| a.type_ == b.type_ && source((&a.source, &b.source));
+    let node = |(a, b): (&Node, &Node)| {
+        (&a.op, &a.operands, &a.results, a.phase) == (&b.op, &b.operands, &b.results, b.phase)
+    };
+    (first.values.len(), first.nodes.len()) == (second.values.len(), second.nodes.len())
+        && first.outputs.iter().map(|it| it.value).eq(second.outputs.iter().map(|it| it.value))
+        && carried(first) == carried(second)
+        && first.values.iter().zip(&second.values).all(value)
+        && first.nodes.iter().zip(&second.nodes).all(node)
 }
 
 #[cfg(test)]
 mod tests {
-    use planner_ir::{DType, Op, Source, Type, Unary};
+    use planner_ir::{DType, Op, Type, Unary};
 
     use super::*;
     use crate::{Splits, space};

@@ -140,12 +140,14 @@ impl Problem {
     /// Adds a variant's problem, whose nodes are in use if the selector says its number.
     fn include(&mut self, variant: &Self, selector: usize, number: usize, variants: usize) {
         let first = self.times.len();
+        let mut known = BTreeMap::new();
         for times in &variant.times {
             let node = self.times.len();
             self.times.push([&times[..], &[0.0]].concat());
             let columns = times.len() + 1;
             let allowed = |at: usize| (at / columns == number) != (at % columns == times.len());
-            self.forbid(selector, node, [variants, columns], allowed);
+            let table = *known.entry(columns).or_insert_with(|| self.allow([variants, columns], allowed));
+            self.edges.push(Edge { from: selector, to: node, table });
         }
         let tables = self.tables.len();
         self.tables.extend(variant.tables.iter().map(|table| table.or_nothing().into()));
@@ -175,20 +177,15 @@ impl Problem {
     /// Makes a variant's node agree with one of the boundary, if it is in use.
     fn mirror(&mut self, outer: usize, own: usize) {
         let sizes = [self.times[outer].len(), self.times[own].len()];
-        self.forbid(outer, own, sizes, |at| at % sizes[1] == sizes[0] || at / sizes[1] == at % sizes[1]);
+        let table = self.allow(sizes, |at| at % sizes[1] == sizes[0] || at / sizes[1] == at % sizes[1]);
+        self.edges.push(Edge { from: outer, to: own, table });
     }
 
-    /// Adds a table that costs nothing and allows only some of its entries.
-    fn forbid(
-        &mut self,
-        from: usize,
-        to: usize,
-        [rows, columns]: [usize; 2],
-        allowed: impl Fn(usize) -> bool,
-    ) {
+    /// Adds a table that costs nothing and allows only some of its entries, and says its number.
+    fn allow(&mut self, [rows, columns]: [usize; 2], allowed: impl Fn(usize) -> bool) -> usize {
         let entry = |at: usize| if allowed(at) { 0.0 } else { f64::INFINITY };
-        self.edges.push(Edge { from, to, table: self.tables.len() });
         self.tables.push(Table { columns, entries: (0..rows * columns).map(entry).collect() }.into());
+        self.tables.len() - 1
     }
 }
 
