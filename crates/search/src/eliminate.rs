@@ -15,6 +15,7 @@ mod prune;
 pub use classes::with_classes;
 pub(crate) use factor::WORTH_THREADS;
 pub(crate) use least::LeastByRows;
+pub(crate) use order::{Limits, order_within};
 pub use order::{Order, order};
 pub(crate) use prune::restrict;
 pub use prune::{Pruned, prune};

@@ -23,7 +23,7 @@ use std::collections::BTreeMap;
 
 use planner_ir::advance;
 
-use crate::eliminate::{Objective, order, prune, reduce};
+use crate::eliminate::{Limits, Objective, order_within, prune, reduce};
 use few::Few;
 pub(crate) use network::Wiring;
 use network::{Messages, Network};
@@ -431,10 +431,8 @@ impl<'a> Wide<'a> {
     fn eliminated(&self, messages: &Messages) -> Option<Option<Found>> {
         let (left, problem, _) = self.network.left(messages);
         let pruned = prune(&problem, &[]);
-        let order = order(&pruned.problem, &[]);
-        if order.entries > NARROW {
-            return None;
-        }
+        let limits = Limits { entries: NARROW, work: f64::INFINITY };
+        let order = order_within(&pruned.problem, &[], limits)?;
         let reduced = reduce(&Objective::time(&pruned.problem), &order).ok()?;
         if reduced.table[0] == f64::INFINITY {
             return Some(None);

@@ -56,9 +56,41 @@ impl Greed {
     pub(super) const ALL: [Self; 3] = [Self::Weight, Self::Fill, Self::Growth];
 }
 
+/// How large an elimination may be.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Limits {
+    /// The most entries of a table.
+    pub(crate) entries: f64,
+    /// The most additions in all.
+    pub(crate) work: f64,
+}
+
+impl Limits {
+    /// None but that a table must not be hopeless.
+    const NONE: Self = Self { entries: HOPELESS, work: f64::INFINITY };
+
+    /// Whether an order keeps them.
+    pub(crate) fn hold(self, order: &Order) -> bool {
+        order.entries <= self.entries && order.work <= self.work
+    }
+}
+
 /// A good order for eliminating all nodes but `kept`, which are all different.
 pub fn order(problem: &Problem, kept: &[usize]) -> Order {
     Shape::of(problem).order(kept)
+}
+
+/// The order of least work among those tried that keep these limits, if there is one: it is given up where it
+/// comes to more, which may be long before its end.
+pub(crate) fn order_within(problem: &Problem, kept: &[usize], limits: Limits) -> Option<Order> {
+    let shape = Shape::of(problem);
+    Greed::ALL.into_iter().fold(None, |best: Option<Order>, greed| {
+        let work = best.as_ref().map_or(limits.work, |best| best.work);
+        let limits = Limits { work, ..limits };
+        let other = Greedy::new(&shape, kept, greed).run(limits);
+        let is_better = limits.hold(&other) && best.as_ref().is_none_or(|best| other.work < best.work);
+        if is_better { Some(other) } else { best }
+    })
 }
 
 impl Order {
@@ -98,7 +130,7 @@ impl Shape {
 
     /// One of the three orders, or what there is of it when its work is more than `most`.
     pub(super) fn greedy(&self, kept: &[usize], greed: Greed, most: f64) -> Order {
-        Greedy::new(self, kept, greed).run(most)
+        Greedy::new(self, kept, greed).run(Limits { work: most, ..Limits::NONE })
     }
 
     /// The least work of these orders, or more than `most` if there is none of no more (additions).
@@ -207,10 +239,12 @@ impl<'a> Greedy<'a> {
         greedy
     }
 
-    /// The order, or what there is of it when its work is more than `most`.
-    fn run(mut self, most: f64) -> Order {
+    /// The order, or what there is of it when it comes to more than these limits.
+    fn run(mut self, limits: Limits) -> Order {
         let mut heaviest = 0.0;
-        while let Some((_, node)) = self.queue.pop_first() {
+        while limits.hold(&self.order)
+            && let Some((_, node)) = self.queue.pop_first()
+        {
             self.scores[node] = None;
             let neighbours: Vec<usize> = self.around[node].joined.iter().copied().collect();
             let entries = self.around[node].weight;
@@ -222,9 +256,6 @@ impl<'a> Greedy<'a> {
             self.order.entries = self.order.entries.max(entries);
             self.order.work += work;
             self.order.nodes.push(node);
-            if self.order.work > most || self.order.is_hopeless() {
-                break;
-            }
             for at in self.eliminated(node, &neighbours) {
                 self.update(at);
             }

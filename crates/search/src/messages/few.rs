@@ -2,7 +2,7 @@
 
 use super::NARROW;
 use super::network::{Left, Messages, Network};
-use crate::eliminate::{Objective, Order, Pruned, Reduced, order, prune, reduce};
+use crate::eliminate::{Limits, Objective, Pruned, Reduced, order_within, prune, reduce};
 
 /// The most additions of an elimination of few choices.
 const WORK: f64 = 3e7;
@@ -28,19 +28,16 @@ impl Few {
         let (left, problem, constant) = network.left(messages);
         let kept: Vec<usize> = kept.iter().filter_map(|&node| left.place(node)).collect();
         // To find needless choices takes longer than a small elimination.
-        let small = |order: &Order| order.entries <= SMALL * NARROW && order.work <= SMALL * WORK;
-        let (pruned, order) = match order(&problem, &kept) {
-            order if small(&order) => (Pruned::whole(problem), order),
-            _ => {
+        let small = Limits { entries: SMALL * NARROW, work: SMALL * WORK };
+        let (pruned, order) = match order_within(&problem, &kept, small) {
+            Some(order) => (Pruned::whole(problem), order),
+            None => {
                 let pruned = prune(&problem, &kept);
-                let order = order(&pruned.problem, &kept);
+                let order = order_within(&pruned.problem, &kept, Limits { entries: NARROW, work: WORK })?;
                 (pruned, order)
             }
         };
-        if order.entries > NARROW || order.work > WORK {
-            return None;
-        }
-        let is_small = small(&order);
+        let is_small = small.hold(&order);
         let reduced = reduce(&Objective::time(&pruned.problem), &order).ok()?.owned();
         Some(Self { left, reduced, pruned, constant, is_small })
     }

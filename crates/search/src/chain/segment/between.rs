@@ -4,7 +4,7 @@
 use super::{Body, Ready};
 use crate::chain::Segment;
 use crate::chain::relax::Goal;
-use crate::eliminate::{Objective, Pruned, order, prune, reduce, restrict, with_classes};
+use crate::eliminate::{Limits, Objective, Pruned, order_within, prune, reduce, restrict, with_classes};
 use crate::problem::SearchError;
 
 /// Additions of an elimination that is small.
@@ -68,10 +68,10 @@ impl Body {
         left.times = own.map(|(costs, left)| left.iter().map(|&it| costs[it]).collect()).collect();
         (left.bytes, left.resident, left.live) = (Vec::new(), Vec::new(), Vec::new());
         // To find needless choices takes longer than a small elimination.
-        let order = order(&left, &[]);
-        let (needful, (problem, order)) = match order.work <= FEW {
-            true => (Pruned::whole(left.clone()), (left, order)),
-            false => {
+        let few = order_within(&left, &[], Limits { entries: f64::INFINITY, work: FEW });
+        let (needful, (problem, order)) = match few {
+            Some(order) => (Pruned::whole(left.clone()), (left, order)),
+            None => {
                 let needful = prune(&left, &[]);
                 let with_classes = with_classes(needful.problem.clone(), &[]);
                 (needful, with_classes)
