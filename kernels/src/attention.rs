@@ -22,6 +22,7 @@ mod mask;
 mod merge;
 
 pub(crate) use gradient::attention_gradient;
+pub(crate) use mask::with_low;
 use mask::{Mask, add_row};
 pub(crate) use merge::attention_merge;
 

@@ -32,7 +32,9 @@ pub fn compute(op: &Op, operands: &[Tensor], results: &mut [TensorMut]) -> Resul
         return picked(op, operands, results);
     }
     in_pieces(op, operands, results, |operands, results| {
-        widened(operands, results, |operands, results| dispatch(op, operands, results))
+        attention::with_low(op, operands, |operands| {
+            widened(operands, results, |operands, results| dispatch(op, operands, results))
+        })
     })
 }
 

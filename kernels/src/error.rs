@@ -84,13 +84,15 @@ pub enum KernelError {
     },
     /// An operation whose operands have no result types.
     Type(String),
+    /// Values whose shapes depend on numbers that are given do not fit.
+    Given(Box<Self>),
 }
 
 impl KernelError {
     /// Whether numbers that an operation was given are to blame, which are known only when it is computed.
     #[must_use]
     pub fn is_of_numbers(&self) -> bool {
-        matches!(self, Self::Index { .. } | Self::DivisionByZero | Self::Number { .. })
+        matches!(self, Self::Index { .. } | Self::DivisionByZero | Self::Number { .. } | Self::Given(_))
     }
 }
 
@@ -124,6 +126,9 @@ impl fmt::Display for KernelError {
             Self::DivisionByZero => f.write_str("an integer is divided by 0"),
             Self::Number { of, found } => write!(f, "{of} cannot be {found}"),
             Self::Type(message) => f.write_str(message),
+            Self::Given(error) => {
+                write!(f, "what shapes are of the numbers that are given does not fit: {error}")
+            }
         }
     }
 }

@@ -43,7 +43,7 @@ pub(crate) fn compute(
     operands: &[Tensor],
     results: &mut [TensorMut],
 ) -> Result<(), KernelError> {
-    let found = interpret(region, operands)?;
+    let found = interpret(region, operands).map_err(of_numbers)?;
     if found.len() != results.len() {
         let found = found.len();
         return Err(KernelError::Count { of: "results", found, expected: "the region's" });
@@ -53,15 +53,25 @@ pub(crate) fn compute(
             return Err(KernelError::Mixed { found: found.dtype(), expected: y.dtype });
         }
         if found.shape() != y.shape {
-            return Err(KernelError::Shape {
-                of: "a region's result",
-                found: found.shape().to_vec(),
-                expected: y.shape.to_vec(),
-            });
+            let (found, expected) = (found.shape().to_vec(), y.shape.to_vec());
+            return Err(of_numbers(KernelError::Shape { of: "a region's result", found, expected }));
         }
         y.bytes.copy_from_slice(found.bytes());
     }
     Ok(())
+}
+
+/// The error with what is to blame: types of a region's values are known when it is imported, and shapes are
+/// what numbers say that it is given.
+fn of_numbers(error: KernelError) -> KernelError {
+    match error {
+        KernelError::Shape { .. }
+        | KernelError::Dimension { .. }
+        | KernelError::Size
+        | KernelError::Count { .. }
+        | KernelError::Type(_) => KernelError::Given(Box::new(error)),
+        error => error,
+    }
 }
 
 /// The value of that number: the operands come first.

@@ -235,6 +235,11 @@ fn role<B: AsRef<[u8]>>(
             false => Ok(Because::Named),
         };
     }
+    // The matrix of a layer that starts with 0, as the second of an adapter does. Nobody computes one: its
+    // product would be 0.
+    if is(&Numbers::are_zero) && uses.is_layer(id) {
+        return Ok(Because::Product);
+    }
     // 1 + the scales of a norm is 1 where they are new: an exporter that adds them makes such a name.
     let fresh = names::is_sum(name) && only(&[Use::Norm]);
     if is(&Numbers::are_one) && !fresh {

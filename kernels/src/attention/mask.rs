@@ -1,12 +1,40 @@
 //! What masks scores: numbers that are added, truth values, and documents.
 
-use planner_ir::{Attention, DType};
+use planner_ir::{Attention, DType, Op};
 
 use crate::array::{Tensor, extents};
 use crate::error::KernelError;
 use crate::nest::repeated;
 use crate::number::Float;
 use crate::wide::wide;
+use crate::widen::converted;
+
+/// Computes attention with a mask in f16 as one in f32, whose lowest numbers are those of f32: what leaves nothing
+/// of a score in the one must not leave it in the other. Whatever else is computed as it is.
+pub(crate) fn with_low<T>(
+    op: &Op,
+    operands: &[Tensor],
+    compute: impl FnOnce(&[Tensor]) -> Result<T, KernelError>,
+) -> Result<T, KernelError> {
+    let first = match op {
+        Op::Attention(_) => 3,
+        Op::AttentionGradient { .. } => 6,
+        _ => return compute(operands),
+    };
+    let rest = operands.get(first..).unwrap_or_default();
+    let Some(&mask) = Attention::masks(rest).0.filter(|it| it.dtype == DType::F16) else {
+        return compute(operands);
+    };
+    let mut wide = converted(&mask, DType::F32)?;
+    for number in wide.tensor_mut().elements_mut::<f32>()? {
+        if number.is_finite() && *number <= Attention::LOW_F16 {
+            *number = Attention::BLIND;
+        }
+    }
+    let mut operands = operands.to_vec();
+    operands[first] = Tensor { spans: mask.spans, ..wide.tensor() };
+    compute(&operands)
+}
 
 /// A mask and documents, repeated to the scores.
 pub(super) struct Mask<'a, T> {

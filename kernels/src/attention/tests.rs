@@ -2,7 +2,7 @@
 
 use arbtest::arbitrary::{Result, Unstructured};
 use arbtest::arbtest;
-use planner_ir::{Attention, Blind, Op, Pairing, Real};
+use planner_ir::{Attention, Blind, DType, Op, Pairing, Real};
 
 use crate::Array;
 use crate::naive::{Numbers, arbitrary, check, check_blocks, one};
@@ -141,6 +141,25 @@ fn a_query_that_sees_nothing_gives_zero() {
     let keys = Array::of([1, 1, 1, 1], &[3.0_f32]).unwrap();
     let found = one(&Op::Attention(Attention { causal: true, ..PLAIN }), &[&x, &keys, &keys]);
     assert_eq!(found.elements::<f32>().unwrap(), [0.0, 3.0]);
+}
+
+/// A row hidden by the lowest number of a type has the mean of all values, in every type: nothing of a score is left.
+#[test]
+fn a_query_whose_keys_are_hidden_by_a_low_number_gets_the_mean() {
+    for (dtype, low) in [(DType::F16, -65504.0), (DType::F16, -10000.0), (DType::BF16, -3.38e38)] {
+        let cast = |x: &Array| one(&Op::Cast(dtype), &[x]);
+        let x = cast(&Array::of([1, 1, 2, 1], &[1.0_f32, 4.0]).unwrap());
+        let mask = cast(&Array::of([2, 2], &[low, low, 0.0_f32, low]).unwrap());
+        let op = Op::Attention(Attention { statistics: true, ..PLAIN });
+        let found = crate::evaluate(&op, &[&x, &x, &x, &mask]).unwrap();
+        assert_eq!(found[0].to_floats().unwrap(), [2.5, 1.0], "{dtype} {low}");
+        // Both keys count; of two that are seen one does.
+        assert_eq!(found[1].elements::<f32>().unwrap()[1..2], [2.0], "{dtype} {low}");
+        let dy = cast(&Array::of([1, 1, 2, 1], &[1.0_f32, 0.0]).unwrap());
+        let op = Op::AttentionGradient { attention: PLAIN, mask: false };
+        let gradients = crate::evaluate(&op, &[&x, &x, &x, &found[0], &found[1], &dy, &mask]).unwrap();
+        assert_eq!(gradients[2].to_floats().unwrap(), [0.5, 0.5], "{dtype} {low}");
+    }
 }
 
 #[test]

@@ -212,6 +212,11 @@ impl Masks<'_> {
         let mut hiding = Hiding::default();
         if let Some(mask) = mask {
             hiding.read.push(read(mask, self.first, ["mask", "adds", "m"])?);
+            if mask.type_.dtype == DType::F16 {
+                let [low, blind] = [Attention::LOW_F16, Attention::BLIND].map(f64::from);
+                let [low, blind] = [low, blind].map(|it| literal(DType::F32, it));
+                hiding.read.push(format!("if (adds <= {low} && adds > HIDDEN) adds = {blind};"));
+            }
             let (condition, applied) = match mask.type_.dtype {
                 DType::Bool => ("!adds", "if (!adds) s = HIDDEN;"),
                 _ => ("adds == HIDDEN", "s += adds;"),

@@ -98,7 +98,37 @@ fn regions_are_programs() {
     assert_eq!([sum, copy], [vector(&[7]), x.clone()]);
     let (mut sum, mut copy) = (vector(&[0]), vector(&[0; 3]));
     let found = compute(&region, &[x.tensor()], &mut [sum.tensor_mut(), copy.tensor_mut()]);
-    assert!(matches!(found, Err(KernelError::Shape { .. })));
+    let error = found.unwrap_err();
+    assert!(matches!(error, KernelError::Given(_)) && error.is_of_numbers(), "{error}");
+}
+
+/// What a region is given says shapes that do not fit: its numbers are to blame.
+#[test]
+fn shapes_that_do_not_fit_are_of_what_is_given() {
+    let reshape = |op: Dynamic| {
+        Op::Region(Box::new(Region {
+            operands: 2,
+            nodes: vec![RegionNode { op: Op::Dynamic(op), operands: vec![0, 1], results: 1 }],
+            results: vec![2],
+            types: vec![Type::new(DType::I64, [6])],
+        }))
+    };
+    let mut y = vector(&[0; 6]);
+    for (op, shape) in [
+        (Dynamic::Reshape { zero_is_zero: false }, &[5][..]),
+        (Dynamic::Reshape { zero_is_zero: false }, &[-1, 4]),
+        (Dynamic::Reshape { zero_is_zero: false }, &[2, 3]),
+        (Dynamic::Reshape { zero_is_zero: false }, &[6, 1, 0]),
+        (Dynamic::Reshape { zero_is_zero: false }, &[i64::MAX, i64::MAX]),
+        (Dynamic::Expand, &[5, 4]),
+        (Dynamic::Tile, &[i64::MAX, 2]),
+        (Dynamic::Tile, &[1]),
+    ] {
+        let shape = vector(shape);
+        let x = matrix();
+        let error = compute(&reshape(op), &[x.tensor(), shape.tensor()], &mut [y.tensor_mut()]).unwrap_err();
+        assert!(error.is_of_numbers(), "{error}");
+    }
 }
 
 #[test]

@@ -145,10 +145,10 @@ pub struct Contract {
 ///
 /// `y[b,h,s,:] = sum_t softmax_t(bound(scale * q[b,h,s,:]·k[b,g,t,:]) + mask[b,h,s,t]) v[b,g,t,:]`
 /// with `g = h / (H / G)`. Operands `q: [b, H, s, d]`, `k: [b, G, t, d]`, `v: [b, G, t, e]`, and
-/// optionally a mask, broadcast to `[b, H, s, t]`: added if it is of numbers, and if it is of
-/// truth values, false hides the key; and optionally documents, integers for queries, broadcast to
-/// `[b, H, s, 1]`, and for keys, to `[b, H, 1, t]`: keys of others than the query's are hidden. A row that
-/// sees no key is as `blind` says.
+/// optionally a mask, broadcast to `[b, H, s, t]`: added if it is of numbers (in f16: [`Attention::LOW_F16`]),
+/// and if it is of truth values, false hides the key; and optionally documents, integers for queries,
+/// broadcast to `[b, H, s, 1]`, and for keys, to `[b, H, 1, t]`: keys of others than the query's are hidden. A
+/// row that sees no key is as `blind` says.
 ///
 /// With `statistics` there is a second result `[b, H, s, 2]` (f32, and of f64 f64), two numbers for
 /// each row: the largest of its scores, bounded and masked, and the sum of `exp(score - largest)`;
@@ -173,6 +173,10 @@ pub struct Attention {
 impl Attention {
     /// The score of keys that a query has the mean of: lower than any that is seen.
     pub const BLIND: f32 = f32::MIN;
+
+    /// A finite number of a mask in f16 that is not above this leaves nothing of a score of up to 4: their sum in
+    /// f16 is a multiple of 8. The score is [`Self::BLIND`] then.
+    pub const LOW_F16: f32 = -8192.0;
 
     /// The mask, and the documents of queries and keys, of the operands after q, k and v, or in the gradient
     /// after dy.

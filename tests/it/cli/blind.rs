@@ -44,3 +44,21 @@ fn a_step_of_ranks_is_held_against_that_of_one() {
     let message = fails(1, &["check", &plan, "--model", &model, "--inputs", &file("io0.npz")]);
     says(&message, &["`--inputs` goes with a plan that answers"]);
 }
+
+/// Raised operations round otherwise than those of the file, in 16 bits by more.
+#[test]
+fn plans_of_models_in_16_bits_compute_what_these_do() {
+    let folder = Folder::new("blind-16");
+    let plan = folder.path("plan.json");
+    for name in ["gpt2-bf16-dynamo2.9-op20-dyn", "llama-fp16-legacy2.9-op17-dyn"] {
+        let file =
+            |of: &str| outside::root().join("tests/models").join(name).join(of).to_str().unwrap().to_owned();
+        let (model, inputs) = (file("model.onnx"), file("io0.npz"));
+        works(&["plan", &model, "-o", &plan, "--machine", "cpu-2x", "--mesh", "2", "--inputs", &inputs]);
+        let checked = works(&["check", &plan, "--model", &model]);
+        let on_ranks = "it computes what it does on one: on inputs that are made, the same with padding";
+        assert!(checked.contains(on_ranks), "{checked}");
+        let checked = works(&["check", &plan, "--model", &model, "--inputs", &inputs]);
+        assert!(checked.contains("its outputs are the 1 that the inputs' file expects"), "{checked}");
+    }
+}

@@ -9,7 +9,9 @@ use launch::arguments::RunDevice;
 
 use super::ShapeName;
 use super::recipe::OptimizerName;
-use super::{Arguments, Command, Mode, PlanArguments, Stages};
+use super::{Arguments, Command, Dumped, Mode, PlanArguments, StageName, Stages};
+
+mod stages; // which stages commands make
 
 /// Options of commands, and where they mean something.
 struct Row {
@@ -393,7 +395,15 @@ const ROWS: &[Row] = &[
         options: &["steps", "rounds"],
         meant: Where(|it| matches!(it, Command::Validate(it) if it.local), "`--local`"),
     },
-    Row { commands: &["kernels"], options: &["plan", "arch", "out", "libraries"], meant: Always },
+    Row { commands: &["kernels"], options: &["plan", "out"], meant: Always },
+    Row {
+        commands: &["kernels"],
+        options: &["arch", "libraries"],
+        meant: Where(
+            |it| matches!(it, Command::Kernels(it) if it.out.is_some()),
+            "`--out`: nothing is compiled without it",
+        ),
+    },
 ];
 
 /// Options that every command takes, and the commands to which they mean something.
@@ -425,6 +435,19 @@ pub(crate) fn check(matches: &ArgMatches, command: &Command) -> Result<(), Failu
         if let Some(option) = options.iter().find(is_given) {
             let names: Vec<String> = commands.iter().map(|it| format!("`{it}`")).collect();
             return refused(option, &names.join(", "));
+        }
+    }
+    let one = |option: &str| at.get_one::<StageName>(option).copied();
+    let dumped = at.get_one::<Dumped>("dump_after").copied().and_then(stages::shown);
+    for (option, stage) in [("dump_after", dumped), ("stop_after", one("stop_after"))] {
+        let made = stages::made(command);
+        if let Some(stage) = stage.filter(|it| !made.contains(it)) {
+            let name = |it: &StageName| format!("`{}`", it.stage().name());
+            let names: Vec<String> = made.iter().map(name).collect();
+            return refused(
+                option,
+                &format!("what is made here: {}, not {}", names.join(", "), name(&stage)),
+            );
         }
     }
     Ok(())

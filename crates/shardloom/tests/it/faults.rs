@@ -6,7 +6,7 @@ use std::process::Command;
 use super::fuzz::child::run;
 
 /// A model that is run on two ranks: its exit code, and a part of the message.
-const MODELS: [(&str, i32, &str); 21] = [
+const MODELS: [(&str, i32, &str); 22] = [
     ("broad_numbers/gated_delta.onnx", 0, ""),
     ("broad_numbers/slice_step.onnx", 0, ""),
     ("empty_results/slice_of_nothing.onnx", 0, ""),
@@ -23,6 +23,7 @@ const MODELS: [(&str, i32, &str); 21] = [
     ("exit3_bad_input/ln0.onnx", 2, "node `y` (LayerNormalization): operand 0 is f32[2,0], expected some"),
     ("exit3_bad_input/mod0.onnx", 2, "`i`: an integer is divided by 0"),
     ("exit3_bad_input/range_r1e9.onnx", 2, "constants computed before the first step take 8000000000 bytes"),
+    ("exit3_bad_input/shape_given.onnx", 2, "what shapes are of the numbers that are given does not fit"),
     ("exit3_bad_input/softmax0.onnx", 0, ""),
     ("panic_no_operations/cos_ezero.onnx", 0, ""),
     ("panic_no_operations/noout.onnx", 2, "the model has no outputs"),

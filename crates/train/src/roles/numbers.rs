@@ -65,6 +65,11 @@ impl<B: AsRef<[u8]>> Numbers<B> {
         self.all().all(|it| it.to_bits() == first.to_bits())
     }
 
+    /// Whether all are 0.
+    pub(crate) fn are_zero(&self) -> bool {
+        self.all().all(|it| it == 0.0)
+    }
+
     /// Whether they are -1, 0 and 1, more than one of them.
     pub(crate) fn are_signs(&self) -> bool {
         self.all().all(|it| it == 0.0 || it.abs().to_bits() == 1_f64.to_bits()) && !self.are_one()

@@ -271,3 +271,45 @@ fn scales_of_quantised_weights_are_not_trained() {
     let found = roles(&graph, &asked, &known).unwrap();
     assert_eq!(found.roles.constants.len(), 1, "{:?}", found.roles.constants);
 }
+
+/// An adapter whose second matrix starts with 0, a convolution that does, and a state that does: of examples and
+/// heads in a product, and of examples where a layer of its own follows.
+const ZEROS: &str = "graph \"zeros\" {
+  %0 = input \"x\" : f32[2,3,4]
+  %1 = weight \"onnx::MatMul_1\" : f32[4,2]
+  %2 = weight \"onnx::MatMul_2\" : f32[6,2]
+  %3 = weight \"val_3\" : f32[2,6,6]
+  %4 = weight \"val_4\" : f32[3,6]
+  %5 = weight \"val_5\" : f32[6,6]
+  %6 = contract \"bik,kj->bij\" %0 %1 : f32[2,3,2]
+  %7 = transpose permutation=[1,0] %2 : f32[2,6]
+  %8 = contract \"bik,kj->bij\" %6 %7 : f32[2,3,6]
+  %9 = contract \"bik,bkj->bij\" %8 %3 : f32[2,3,6]
+  %10 = contract \"ik,kj->ij\" %4 %5 : f32[3,6]
+  %11 = add %9 %10 : f32[2,3,6]
+  return \"logits\" %11
+}
+";
+
+#[test]
+fn matrices_that_start_with_zeros_are_parameters_and_states_are_not() {
+    let graph = parse_graph(ZEROS).unwrap();
+    let any: Vec<f32> = (0..36_u8).map(|it| (f32::from(it) * 1.7).sin()).collect();
+    let bytes = |name: &str| {
+        let (size, zero) = match name {
+            "onnx::MatMul_1" => (8, false),
+            "onnx::MatMul_2" => (12, true),
+            "val_3" => (72, true),
+            "val_4" => (18, true),
+            _ => (36, false),
+        };
+        let numbers: Vec<f32> = if zero { vec![0.0; size] } else { any[..size].to_vec() };
+        Some(numbers.iter().flat_map(|it| it.to_le_bytes()).collect::<Vec<u8>>())
+    };
+    let known = Known { declared: &|_: &str| None, bytes: &bytes };
+    let found = roles(&graph, &Roles::default(), &known).unwrap();
+    let trained: Vec<&str> = found.trained.iter().map(|it| it.name.as_str()).collect();
+    assert_eq!(trained, ["onnx::MatMul_1", "onnx::MatMul_2", "val_5"]);
+    let constants: Vec<&str> = found.roles.constants.iter().map(|it| it.name.as_str()).collect();
+    assert_eq!(constants, ["val_3", "val_4"]);
+}

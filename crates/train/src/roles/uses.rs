@@ -58,6 +58,38 @@ impl<'a> Uses<'a> {
         found
     }
 
+    /// Whether all that a weight is used for is what a layer's matrix is: the right operand of products with
+    /// something computed that has dimensions of its own, with no dimension in which each has a matrix of its
+    /// own, and the kernel of convolutions. A state that begins with 0 is the left operand, or has such
+    /// dimensions: those of examples and heads.
+    pub(super) fn is_layer(&self, weight: ValueId) -> bool {
+        let mut seen = BTreeSet::from([weight]);
+        let mut moved = vec![weight];
+        let mut found = false;
+        while let Some(value) = moved.pop() {
+            for &user in &self.users[value.0] {
+                let node = self.graph.node(user);
+                let is_right = node.operands.iter().position(|it| *it == value) == Some(1);
+                match &node.op {
+                    Op::Contract(of) => {
+                        let shared = |label| of.left.contains(label) && of.result.contains(label);
+                        let is_matrix = is_right && !of.right.iter().any(shared);
+                        if !is_matrix || self.prepared[node.operands[0].0] {
+                            return false;
+                        }
+                        found = true;
+                    }
+                    Op::Conv(_) if is_right => found = true,
+                    _ if self.used_by(node, value).is_none() => {
+                        moved.extend(node.results.iter().copied().filter(|it| seen.insert(*it)));
+                    }
+                    _ => return false,
+                }
+            }
+        }
+        found
+    }
+
     /// How many operations read a weight.
     pub(crate) fn places(&self, weight: ValueId) -> usize {
         self.users[weight.0].len()

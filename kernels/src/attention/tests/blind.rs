@@ -67,6 +67,16 @@ impl World {
         if self.dtype == DType::F64 { number } else { f64::from(number as f32) }
     }
 
+    /// A score with what is added to it: as f16 rounds it where little is left of it, and otherwise as where scores
+    /// are computed.
+    fn sum(&self, score: f64, adds: f64) -> f64 {
+        if self.dtype == DType::F16 && adds.is_finite() && adds < -8000.0 {
+            let sum = Array::of([1], &[score + adds.max(-65504.0)]).unwrap();
+            return cast(&sum, DType::F16).to_floats().unwrap()[0];
+        }
+        self.rounded(score + self.rounded(adds))
+    }
+
     /// The scores of a row and the derivatives of what bounds them; of a key that is not seen none.
     fn scores(&self, head: usize, query: usize) -> Vec<Option<[f64; 2]>> {
         let (q, k, mask) = (self.q(), self.k(), self.mask());
@@ -96,7 +106,7 @@ impl World {
                 Blind::Once if apart && adds != 0.0 => f64::NEG_INFINITY,
                 _ => low,
             };
-            Some([self.rounded(score + self.rounded(adds)), slope])
+            Some([self.sum(score, adds), slope])
         };
         (0..KEYS).map(score).collect()
     }

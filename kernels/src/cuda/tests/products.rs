@@ -62,9 +62,9 @@ fn with_blind_rows(u: &mut Unstructured, mask: &Array) -> Result<Array> {
         DType::F64 => f64::MIN,
         DType::F32 => f64::from(f32::MIN),
         DType::BF16 => -3.389_531_389_251_535_5e38,
-        _ => f64::NEG_INFINITY,
+        _ => -65504.0,
     };
-    let written = if dtype == DType::F16 { lowest } else { -1e9 };
+    let written = if dtype == DType::F16 { -10000.0 } else { -1e9 };
     let low = *u.choose(&[lowest, written, f64::NEG_INFINITY])?;
     let keys = usize::try_from(*mask.shape().last().unwrap()).unwrap();
     let mut hidden = mask.to_floats().unwrap();

@@ -99,6 +99,7 @@ const LINES: &[&str] = &[
     "validate --local",
     "validate --plans",
     "kernels p.json",
+    "kernels p.json --out o",
 ];
 
 /// A value that an option takes, which is not the one that it has where it is not given.
@@ -195,6 +196,28 @@ fn every_option_changes_what_is_asked_for_or_is_refused() {
 fn what_means_nothing_is_named_with_what_it_goes_with() {
     let train = "plan m.onnx --machine m --mode train --loss l";
     let cases = [
+        (
+            "plan m.onnx --machine m --mode train --loss l --stages 2 --stop-after raise",
+            "`--stop-after` goes with what is made here: `import`, `plan`, not `raise`",
+        ),
+        (
+            "plan m.onnx --machine m --mode train --loss l --stages auto --dump-after import",
+            "`--dump-after` goes with what is made here: `plan`, not `import`",
+        ),
+        (
+            "plan m.onnx --machine m --stop-after train",
+            "`--stop-after` goes with what is made here: `import`, `raise`, `plan`, not `train`",
+        ),
+        (
+            "plan m.onnx --machine m --stop-after lower",
+            "`--stop-after` goes with what is made here: `import`, `raise`, `plan`, not `lower`",
+        ),
+        (
+            "run p.json --stop-after import",
+            "`--stop-after` goes with what is made here: `plan`, `lower`, not `import`",
+        ),
+        ("kernels p.json --arch sm_100a", "`--arch` goes with `--out`"),
+        ("check p.json --dump-after plan", "`--dump-after` goes with what is made here: `lower`, not `plan`"),
         ("plan m.onnx --machine m --mode generate --stages 2", "`--stages` goes with `--mode train`"),
         ("plan m.onnx --machine m --mode generate --clip 1", "`--clip` goes with `--mode train`"),
         ("plan m.onnx --machine m --microbatches 4", "`--microbatches` goes with `--mode train`"),

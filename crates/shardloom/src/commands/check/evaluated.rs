@@ -16,8 +16,8 @@ use run::RunError;
 
 use super::super::run::expected::{self, Compared, Expected, allowed, compared};
 
-/// How far outputs may be from each other, in parts of the largest number: operations are raised
-/// to others that round differently.
+/// How far outputs may be from each other at least, in parts of the largest number: operations are raised
+/// to others that round differently. Where numbers are of 16 bits or fewer it is what these allow.
 const TOLERANCE: f64 = 1e-3;
 
 /// What ranks of this machine may hold together to be run by a check (bytes), and how many there may be.
@@ -78,6 +78,7 @@ impl Evaluated<'_> {
         }
         let given = self.inputs.map(given::read).transpose()?;
         let expected = expected::read(graph, given.as_ref())?;
+        let tolerance = TOLERANCE.max(allowed(&imported)).max(allowed(graph));
         let left_out = self.left_out();
         let mut on_ranks = Vec::new();
         let mut passed = Vec::new();
@@ -99,7 +100,7 @@ impl Evaluated<'_> {
             };
             let (before, after) = (evaluated(before)?, evaluated(run::reference(graph, sources))?);
             sets += 1;
-            self.same(&before, &after, TOLERANCE, set.lenient, "it does not compute what the model does")?;
+            self.same(&before, &after, tolerance, set.lenient, "it does not compute what the model does")?;
             if left_out.is_none() {
                 let outcome = run::run(self.programs.to_vec(), sources)
                     .map_err(|error| self.refused(format!("it does not run on its ranks: {error}")))?;
