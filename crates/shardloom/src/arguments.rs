@@ -132,6 +132,20 @@ pub enum Dumped {
     All,
 }
 
+impl Dumped {
+    /// The stage, if it is one.
+    pub fn one(self) -> Option<StageName> {
+        match self {
+            Self::Import => Some(StageName::Import),
+            Self::Raise => Some(StageName::Raise),
+            Self::Train => Some(StageName::Train),
+            Self::Plan => Some(StageName::Plan),
+            Self::Lower => Some(StageName::Lower),
+            Self::All => None,
+        }
+    }
+}
+
 /// What to do.
 #[derive(Clone, Debug, Subcommand)]
 pub enum Command {

@@ -59,12 +59,5 @@ impl<'a> Stages<'a> {
 }
 
 fn wanted(dumped: Dumped, stage: Stage) -> bool {
-    match dumped {
-        Dumped::Import => stage == Stage::Import,
-        Dumped::Raise => stage == Stage::Raise,
-        Dumped::Train => stage == Stage::Train,
-        Dumped::Plan => stage == Stage::Plan,
-        Dumped::Lower => stage == Stage::Lower,
-        Dumped::All => true,
-    }
+    dumped.one().is_none_or(|it| it.stage() == stage)
 }

@@ -11,8 +11,6 @@ use super::ShapeName;
 use super::recipe::OptimizerName;
 use super::{Arguments, Command, Dumped, Mode, PlanArguments, StageName, Stages};
 
-mod stages; // which stages commands make
-
 /// Options of commands, and where they mean something.
 struct Row {
     commands: &'static [&'static str],
@@ -413,6 +411,23 @@ const GLOBAL: &[(&[&str], Option<&[&str]>)] = &[
     (&["stop_after"], Some(&["run", "plan", "import", "train"])),
 ];
 
+/// The stages that a command makes, in order: these can be shown, and stopped after.
+fn made(command: &Command) -> &'static [StageName] {
+    use StageName::{Import, Lower, Plan, Raise, Train};
+    match command {
+        Command::Import(_) => &[Import, Raise],
+        Command::Run(_) if !runs_plan(command) => &[Import, Raise, Plan, Lower],
+        Command::Run(_) | Command::Train(_) => &[Plan, Lower],
+        Command::Generate(_) | Command::Check(_) | Command::Kernels(_) => &[Lower],
+        _ => match way(command) {
+            Way::Inference | Way::Generate => &[Import, Raise, Plan],
+            Way::Train => &[Import, Raise, Train, Plan],
+            Way::Staged => &[Import, Plan],
+            Way::Auto => &[Plan],
+        },
+    }
+}
+
 /// Refuses an option that is given and means nothing where it is.
 pub(crate) fn check(matches: &ArgMatches, command: &Command) -> Result<(), Failure> {
     let (mut path, mut at) = (String::new(), matches);
@@ -438,9 +453,9 @@ pub(crate) fn check(matches: &ArgMatches, command: &Command) -> Result<(), Failu
         }
     }
     let one = |option: &str| at.get_one::<StageName>(option).copied();
-    let dumped = at.get_one::<Dumped>("dump_after").copied().and_then(stages::shown);
+    let dumped = at.get_one::<Dumped>("dump_after").copied().and_then(Dumped::one);
     for (option, stage) in [("dump_after", dumped), ("stop_after", one("stop_after"))] {
-        let made = stages::made(command);
+        let made = made(command);
         if let Some(stage) = stage.filter(|it| !made.contains(it)) {
             let name = |it: &StageName| format!("`{}`", it.stage().name());
             let names: Vec<String> = made.iter().map(name).collect();
