@@ -12,7 +12,7 @@ use crate::units::{Flops, Seconds, exact};
 /// What model FLOPs are, in words.
 pub const CONVENTION: &str = "model FLOPs: 6 x parameters in products x tokens and 12 x layers x heads x head size x \
                               sequence x tokens of attention in training, a third of it where nothing is trained; \
-                              nothing computed again; attention whole (PaLM, Megatron-LM), or as far as masks let \
+                              nothing recomputed; attention whole (PaLM, Megatron-LM), or as far as masks let \
                               keys be seen (`causal`); of the peak of dense products in their arithmetic";
 
 /// How fast a step is.

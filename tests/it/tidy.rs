@@ -3,6 +3,7 @@
 mod circles; // which modules use each other
 mod licences; // of what is built with
 mod wildcards; // where operations are told apart
+mod words; // that must not come back
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs;

@@ -78,7 +78,7 @@ pub fn prepared(path: &Path, plan: &Plan) -> Result<Option<Prepared>, Failure> {
     Ok(Some(prepared).filter(|it| it.graph == plan.graph))
 }
 
-/// The same with what is computed again left open: the program of a plan as it was before it was planned. Nothing
+/// The same with recomputation left open: the program of a plan as it was before it was planned. Nothing
 /// where a training step's model is not there.
 pub fn open(path: &Path, plan: &Plan) -> Result<Option<Prepared>, Failure> {
     let Some(recipe) = &plan.recipe else { return Ok(Some(pipeline::cut(&plan.graph))) };

@@ -25,7 +25,7 @@ pub struct Job<'a> {
     pub graph: &'a Graph,
     /// What the plan says of the model.
     pub header: &'a plan::ModelFile,
-    /// How it is trained; what is computed again is the strategy's.
+    /// How it is trained; recomputation is the strategy's.
     pub recipe: &'a Recipe,
     /// What a device may hold (bytes).
     pub capacity: u64,
@@ -36,7 +36,7 @@ pub struct Job<'a> {
 }
 
 /// The cheapest plan on one mesh in which no axis does more than its kind of parallelism, states are sharded no
-/// further, and what is computed again is that of the strategy.
+/// further, and recomputation is that of the strategy.
 pub fn plan(job: &Job<'_>, strategy: &Strategy) -> Result<Plan, Failure> {
     let machine = machine::single(job.cluster)?;
     let recipe = Recipe { recompute: vec![], ..job.recipe.clone() };
@@ -62,7 +62,7 @@ pub fn pipeline(job: &Job<'_>, strategy: &Strategy, written: Option<&Schedule>) 
     let order = match (strategy.schedule, written) {
         (Some(kind), _) => Order::Named(kind),
         (None, Some(schedule)) => Order::Written(schedule.clone()),
-        (None, None) => return Err(Failure::Input("its order of work is not said".to_owned())),
+        (None, None) => return Err(Failure::Input("its pipeline schedule is missing".to_owned())),
     };
     let wanted = Wanted {
         cluster: job.cluster,
@@ -111,7 +111,7 @@ fn again(strategy: &Strategy) -> Recompute {
     }
 }
 
-/// The mesh of a stage group, and what its axes are for: data, context and tensor parallelism from the outermost
+/// The mesh of a pipeline rank, and what its axes are for: data, context and tensor parallelism from the outermost
 /// axis on, experts over the innermost data parallel devices.
 fn ruled(strategy: &Strategy, job: &Job<'_>) -> Result<(Mesh, Rules), Failure> {
     let Strategy { data, context, tensor, experts, sharded, sequence, .. } = *strategy;

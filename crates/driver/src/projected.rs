@@ -21,7 +21,7 @@ use crate::pipeline::{self, Prepared};
 
 /// What each program of a file takes as a target runs it (seconds), or why that is not known: the cheapest of all in
 /// which no axis does more than its kind of parallelism, states are sharded no further, and stages, schedule,
-/// micro-batches and what is computed again are those of the strategy. A runtime that has less choice takes longer.
+/// micro-batches and recomputation are those of the strategy. A runtime that has less choice takes longer.
 pub fn price(
     path: &Path,
     content: &Content,

@@ -219,7 +219,7 @@ fn strategy(setup: &Setup, cluster: &Cluster) -> Result<Strategy, String> {
         Recompute::Selective => Again::Selective,
         Recompute::Full => Again::Full,
         Recompute::HalfOfProducts | Recompute::HalfOfLayers => {
-            return Err("what is computed again differs from layer to layer".to_owned());
+            return Err("recomputation differs from layer to layer".to_owned());
         }
     };
     Ok(Strategy {

@@ -28,7 +28,7 @@ pub(crate) fn files(job: &Job<'_>) -> (Vec<File>, Vec<String>) {
             parameters.iter().filter(|it| needs_module(it)).map(|it| it.name.as_str()).collect();
         if !apart.is_empty() {
             lost.push(format!(
-                "{place}what goes into and comes out of the modules of {} parameters, such as `{}`, is not said: DTensor \
+                "{place}what goes into and comes out of the modules of {} parameters, such as `{}`, is unknown: DTensor \
                  chooses",
                 apart.len(),
                 apart[0]
@@ -45,7 +45,7 @@ pub(crate) fn files(job: &Job<'_>) -> (Vec<File>, Vec<String>) {
     let recomputes =
         |recipe: &plan::Recipe| recipe.recompute.iter().any(|it| *it != plan::Recompute::Nothing);
     if job.recipe().is_some_and(recomputes) {
-        lost.push("what is computed again: that is said where the model is called".to_owned());
+        lost.push("recomputation: that is set where the model is called".to_owned());
     }
     let head = "{\n\"format\": \"shardloom-placements\", \"version\": 1,\n\"stages\": [\n";
     let files = vec![

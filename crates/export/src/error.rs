@@ -17,7 +17,7 @@ pub enum ExportError {
     NoLayers,
     /// Layers of several kinds, by the beginnings of their names.
     Kinds(Vec<String>),
-    /// Devices that do not fall into as many equal stage groups, each of so many: devices, groups, each.
+    /// Devices that do not fall into as many equal pipeline ranks, each of so many: devices, groups, each.
     Devices(u64, u64, u64),
     /// Examples of a step that do not fall into equal parts: examples, places of the data axes.
     Examples(u64, u64),

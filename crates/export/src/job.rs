@@ -78,7 +78,7 @@ impl<'a> Job<'a> {
         }
     }
 
-    /// The order of work of its stage groups, if it has several.
+    /// The order of work of its pipeline ranks, if it has several.
     pub fn schedule(&self) -> Option<&'a Schedule> {
         match self.content {
             Content::Plan(_) | Content::Generation(_) => None,

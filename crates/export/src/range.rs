@@ -22,7 +22,7 @@ impl Range {
         self.zero.map(|stages| stages.last().copied().unwrap_or(0))
     }
 
-    /// The stage of ZeRO that it has for one, with so many stage groups: the next above, or the highest.
+    /// The stage of ZeRO that it has for one, with so many pipeline ranks: the next above, or the highest.
     pub(crate) fn nearest(&self, zero: u8, groups: u64) -> u8 {
         let stages = self.zero[usize::from(groups > 1)];
         stages.iter().copied().find(|it| *it >= zero).unwrap_or(self.highest()[usize::from(groups > 1)])

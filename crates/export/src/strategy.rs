@@ -47,7 +47,7 @@ pub struct Strategy {
     pub micro_batches: u64,
     /// Examples of a micro-batch on a data parallel device.
     pub micro_batch: u64,
-    /// What is computed again.
+    /// Recomputation.
     pub recompute: Again,
     /// In what the model computes.
     pub element: DType,
@@ -61,7 +61,7 @@ pub struct Strategy {
     pub clip: Option<f64>,
 }
 
-/// What is computed again for the gradients.
+/// Recomputation for the gradients.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Again {
     /// Nothing.
@@ -183,7 +183,7 @@ fn batches(job: &Job<'_>, micro_batches: u64, data: u64) -> Result<[u64; 2], Exp
     if all.is_multiple_of(data) { Ok([all / data, 1]) } else { Err(ExportError::Examples(all, data)) }
 }
 
-/// What of most blocks is computed again.
+/// What of most blocks is recomputed.
 fn again(recompute: &[Recompute]) -> Again {
     let kind = |it: &Recompute| match it {
         Recompute::Nothing => Again::Nothing,

@@ -8,7 +8,7 @@ use run::Interface;
 /// On what ranks run, and what that needs.
 #[derive(Args, Clone, Debug)]
 pub struct DeviceArguments {
-    /// On what ranks run
+    /// Device that ranks run on
     #[arg(long, value_enum, default_value_t = RunDevice::Cpu)]
     pub device: RunDevice,
     /// What GPUs need.
@@ -22,7 +22,7 @@ pub struct CudaArguments {
     /// Look for the libraries of CUDA in this folder first
     #[arg(long, value_name = "DIR")]
     pub libraries: Option<PathBuf>,
-    /// Keep compiled kernels and the algorithms of products here, not in the user's cache
+    /// Cache folder for compiled kernels and tuned matrix products; the default is the user's cache
     #[arg(long, value_name = "DIR")]
     pub cache: Option<PathBuf>,
 }
@@ -41,23 +41,24 @@ pub enum RunDevice {
 #[derive(Args, Clone, Debug)]
 #[command(next_help_heading = "Ranks that are processes")]
 pub struct ClusterArguments {
-    /// End all ranks when one has waited so long for another; 3600 if not given
+    /// Abort when a rank has waited this long for another; the default is 3600
     #[arg(long, value_parser = clap::value_parser!(u64).range(1..=1_000_000_000), value_name = "SECONDS")]
     pub wait_limit: Option<u64>,
-    /// Over TCP: end all ranks when one gives no sign of life for so long; 30 if not given
+    /// Abort when a rank has given no sign of life for this long, over TCP; the default is 30
     #[arg(long, value_parser = seconds, value_name = "SECONDS")]
     pub lost_after: Option<f64>,
-    /// How long to wait at the start until all ranks are there, over TCP, and until their GPUs are
-    /// connected; 120 and 60 if not given
+    /// Time limit at the start, for all ranks to join over TCP and for their GPUs to connect; the defaults
+    /// are 120 and 60
     #[arg(long, value_parser = seconds, value_name = "SECONDS")]
     pub join_limit: Option<f64>,
-    /// Over TCP: listen on this network only, such as 10.1.0.0/16; else on that of the address of rank 0
+    /// Network to listen on over TCP, such as 10.1.0.0/16; the default is that of rank 0's address
     #[arg(long, value_name = "NETWORK")]
     pub interface: Option<Interface>,
-    /// How ranks reach each other: over TCP, or through MPI where `mpirun` has started them
+    /// Transport between ranks: TCP, or MPI where `mpirun` started them
     #[arg(long, value_enum, value_name = "WAY")]
     pub transport: Option<Way>,
-    /// Where each rank writes what it did last when all are ended; else in the folder of checkpoints
+    /// Folder for the flight recorder: each rank's last actions when a run is aborted; the default is the
+    /// folder of checkpoints
     #[arg(long, value_name = "DIR")]
     pub flight: Option<PathBuf>,
 }

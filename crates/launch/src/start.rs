@@ -34,7 +34,7 @@ pub struct Job<'a> {
 pub fn start(job: &Job<'_>, listener: &dyn Listener) -> Result<u64, Failure> {
     let node = Node::of(&|name| env::var(name).ok())?;
     let here = job.ranks.or(node.ranks).ok_or_else(|| {
-        Failure::Usage("how many ranks there are on this host is not said: `launch -n 8`".to_owned())
+        Failure::Usage("the number of ranks on this host is missing, expected `launch -n 8`".to_owned())
     })?;
     let all = node.nodes.checked_mul(here).filter(|it| (1..=run::MOST_RANKS).contains(it));
     if all.is_none() {

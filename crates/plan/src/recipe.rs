@@ -23,7 +23,7 @@ pub struct Recipe {
     pub clip: Option<f64>,
     /// Which parameters do not decay.
     pub no_decay: NoDecay,
-    /// For each forward block of the model, in order, what of it is computed again for the
+    /// For each forward block of the model, in order, what of it is recomputed for the
     /// gradients.
     pub recompute: Vec<Recompute>,
     /// Which weights are parameters, and which of these are one.
@@ -95,7 +95,7 @@ pub struct NoDecay {
     pub vectors: bool,
 }
 
-/// What of a block is computed again for the gradients, rather than kept.
+/// What of a block is recomputed for the gradients, rather than kept.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Recompute {
     /// Nothing: all that gradients need is kept.

@@ -153,7 +153,7 @@ fn in_words(
             partition.steps == 1
                 || (0..loops.results.len()).any(|it| partition.result(loops, it).owed.contains(axis))
         };
-        let owed = if word.sums && axes.iter().any(owes) { "; sum owed" } else { "" };
+        let owed = if word.sums && axes.iter().any(owes) { "; partial" } else { "" };
         word.text(&format!("over {}{owed}", names(axes)))
     };
     let mut words: Vec<String> = parts.iter().map(part).collect();

@@ -261,7 +261,7 @@ fn alone(fields: &Fields, setup: &Setup) -> Result<(), ConfigError> {
     }
 }
 
-/// What is computed again, in words.
+/// Recomputation, in words.
 pub const RECOMPUTE: [(&str, Recompute); 5] = [
     ("none", Recompute::None),
     ("selective", Recompute::Selective),

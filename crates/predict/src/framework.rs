@@ -67,7 +67,7 @@ pub enum Figure {
     Year,
     /// The rate of attention in one kernel, relative to the machine's prices (1).
     AttentionRate,
-    /// Whether the last product of a layer is computed again too: 1 if so, else 0.
+    /// Whether the last product of a layer is recomputed too: 1 if so, else 0.
     LastAgain,
     /// Whether tensor-parallel ranks each send a part of what goes to the next stage: 1 if so, else 0.
     ScatteredMessages,

@@ -18,7 +18,7 @@ use crate::setup::{Learns, Recompute};
 pub struct Passes {
     /// The forward pass.
     pub forward: Estimate,
-    /// Gradients by operands, and what is computed again for them.
+    /// Gradients by operands, and recomputation for them.
     pub input: Estimate,
     /// Gradients by weights.
     pub weight: Estimate,
@@ -26,7 +26,7 @@ pub struct Passes {
     pub last: Seconds,
     /// Time that a host takes to start the forward pass.
     pub launch: Seconds,
-    /// Time that it takes to start what is computed again.
+    /// Time that it takes to start recomputation.
     pub again: Seconds,
     /// Of the forward and of the backward pass, the part of experts, with what they wait for the host.
     pub experts: [Seconds; 2],
@@ -35,7 +35,7 @@ pub struct Passes {
 /// The term of waiting for the host.
 pub const WAITING: &str = "waiting for the host";
 
-/// The times of a layer in which nothing is computed again, and of one in which what the setup
+/// The times of a layer in which nothing is recomputed, and of one in which what the setup
 /// says is.
 #[must_use]
 pub fn layer(job: &Job<'_>) -> Passes {
@@ -174,12 +174,12 @@ fn computed_again(job: &Job<'_>, times: &mut Passes, attention: Seconds) {
     let part = match job.setup.recompute {
         Recompute::None => return,
         Recompute::Selective => {
-            times.input.add_term("computed again", attention);
+            times.input.add_term("recomputed", attention);
             return;
         }
         Recompute::HalfOfProducts => {
             let half = 0.5 * times.forward.of("products") + times.forward.of("narrowing");
-            times.input.add_term("computed again", half + times.forward.of("pointwise"));
+            times.input.add_term("recomputed", half + times.forward.of("pointwise"));
             times.again = 0.5 * times.launch;
             return;
         }
@@ -188,7 +188,7 @@ fn computed_again(job: &Job<'_>, times: &mut Passes, attention: Seconds) {
     };
     // Where that stops when all that the backward pass needs is there, the last product is left out.
     let left_out = (1.0 - job.figure(Figure::LastAgain)) * times.last;
-    times.input.add_term("computed again", part * beyond(times.forward.total(), left_out));
+    times.input.add_term("recomputed", part * beyond(times.forward.total(), left_out));
     times.again = part * times.launch;
 }
 

@@ -92,7 +92,7 @@ fn of_stage(job: &Job<'_>, stage: usize) -> Held {
     let last = stage + 1 == setup.stages.len();
     let kept = layer_activations(setup) * layers * in_flight(setup, stage);
     let mut held = states(job, stage);
-    // What is computed again for one layer is there besides, and values that the backward pass
+    // Recomputation for one layer is there besides, and values that the backward pass
     // works on.
     let working = working(setup);
     held.activations = kept + working + if stage == 0 { exact(ELEMENT) * token_values(setup) } else { 0.0 };
@@ -133,7 +133,7 @@ fn half_of_products(setup: &Setup) -> f64 {
     exact(ELEMENT) * (token_values(setup) + exact(setup.tokens()) * columns / exact(setup.tp))
 }
 
-/// What is there of one layer while it is computed again; nothing if nothing is.
+/// What is there of one layer while it is recomputed; nothing if nothing is.
 fn working(setup: &Setup) -> f64 {
     match setup.recompute {
         Recompute::Full | Recompute::HalfOfLayers => kept_values(setup, attention::kernel(setup)),

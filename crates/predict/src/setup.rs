@@ -1,5 +1,5 @@
 //! A training run as somebody states it: a model, a batch, degrees of parallelism, and what is
-//! computed again, with Megatron's words.
+//! recomputed, with Megatron's words.
 
 use std::fmt;
 
@@ -46,7 +46,7 @@ pub struct Setup {
     pub zero: Zero,
     /// Whether what tensor-parallel ranks would hold alike is split along the sequence.
     pub seq_parallel: bool,
-    /// What is computed again.
+    /// Recomputation.
     pub recompute: Recompute,
     /// How attention is computed.
     pub attention: Attention,
@@ -89,7 +89,7 @@ pub enum Zero {
     Weights,
 }
 
-/// What is computed again in the backward pass.
+/// Recomputation in the backward pass.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Recompute {
     /// Nothing.

@@ -10,7 +10,7 @@
 //! - the length of a head's vector: `hidden / heads`; with gated feed-forward parts that for which
 //!   the parameters come nearest to `params_b`.
 //! - `recompute`, where it is left to a recipe: nothing; such a setup is believed to fit if it does
-//!   with everything computed again.
+//!   with everything recomputed.
 //! - experts: `etp` is 1, as in published recipes, so that experts are shared over tp x cp x dp, and
 //!   tensor-parallel ranks hold parts of the sequence, as Megatron asks for.
 //! - logits have weights of their own where the feed-forward part is gated, as in Llama.
@@ -41,7 +41,7 @@ pub struct Stated {
     pub mbs: Blank,
     /// Whether the number of parts in a stage is.
     pub vpp: Blank,
-    /// Whether what is computed again is.
+    /// Whether recomputation is.
     pub recompute: Blank,
     /// Nodes and links.
     pub links: Links,

@@ -71,7 +71,7 @@ fn drift(job: &Job<'_>) -> f64 {
     job.figure(Figure::YearlyDrift).powf(years)
 }
 
-/// What a layer takes at least for one micro-batch, however much is sharded or computed again.
+/// What a layer takes at least for one micro-batch, however much is sharded or recomputed.
 #[must_use]
 pub fn layer_floor(job: &Job<'_>) -> Seconds {
     let setup = Setup { zero: Zero::Nothing, recompute: Recompute::None, ..job.setup.clone() };
@@ -206,7 +206,7 @@ fn sharded(job: &Job<'_>, mut passes: Passes) -> Passes {
     let forward = passes.forward.total();
     let backward = passes.input.total() + passes.weight.total();
     expose(gather, forward, &mut passes.forward);
-    // Tensors that are gathered one by one are let go one by one: what is computed again gathers them once
+    // Tensors that are gathered one by one are let go one by one: recomputation gathers them once
     // more, before the backward pass does.
     let again = apart > 1.0 && setup.recompute == Recompute::Full;
     let gathers = if again { 2.0 } else { 1.0 };

@@ -8,7 +8,7 @@ class Error(Exception):
     """What was asked for cannot be done: the message says what was found, what was expected, and how to go on."""
 
     kind: Literal["usage", "input", "full", "internal"]
-    """`usage`: arguments that make no sense together; `input`: a bad file, or a plan that is rejected or does not
+    """`usage`: arguments that contradict each other; `input`: a bad file, or a plan that is rejected or does not
     fit; `full`: no room for a file; `internal`: an error of Shardloom's own."""
 
 def call(arguments: list[str], tell: Callable[[str, str], object] | None, /) -> tuple[str, str]:

@@ -20,7 +20,7 @@ create_exception!(
     Error,
     PyException,
     "What was asked for cannot be done: the message says what was found, what was expected, and how to go on.\n\n\
-     `kind` is `usage` (arguments that make no sense together), `input` (a bad file, or a plan that is rejected or \
+     `kind` is `usage` (arguments that contradict each other), `input` (a bad file, or a plan that is rejected or \
      does not fit), `full` (no room for a file) or `internal` (an error of Shardloom's own)."
 );
 

@@ -1,4 +1,4 @@
-//! A schedule as a chart: stage groups against time.
+//! A schedule as a chart: pipeline ranks against time.
 
 mod svg; // as a picture
 mod text; // as lines

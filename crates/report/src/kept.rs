@@ -7,7 +7,7 @@ use plan::{Assignment, Plan};
 use planner_ir::{Graph, NodeId, Op, Phase, Source, ValueId};
 use search::{Repetition, Section};
 
-/// What a block keeps where some of it is computed again.
+/// What a block keeps where some of it is recomputed.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Kept {
     /// What the values that are kept are called: made by these operations, or before the block.
@@ -22,7 +22,7 @@ pub struct Kept {
     pub seconds: f64,
 }
 
-/// What a block keeps, at the place where it stands; nothing if nothing is computed again in it.
+/// What a block keeps, at the place where it stands; nothing if nothing is recomputed in it.
 pub fn of_block(plan: &Plan, section: &Section, place: &Repetition) -> Option<Kept> {
     let graph = &section.graph;
     let fixed = fixed(graph);

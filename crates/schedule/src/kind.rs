@@ -51,13 +51,14 @@ pub enum KindError {
 pub const MAX_TASKS: usize = 1 << 24;
 
 impl Schedule {
-    /// The schedule that has a name and is this one.
+    /// The schedule that has a name and is this one. Several are the same where groups have few micro-batches:
+    /// `1f1b` is the name then, as it is what is planned if no other is asked for.
     pub fn kind(&self) -> Option<Kind> {
         let count = self.micro_batches();
         let is = |kind: &Kind| {
             kind.schedule(self.groups.len(), self.chunks, count).is_ok_and(|made| made == *self)
         };
-        Kind::ALL.into_iter().find(is)
+        std::iter::once(Kind::OneForwardOneBackward).chain(Kind::ALL).find(is)
     }
 }
 
@@ -143,7 +144,7 @@ impl Kind {
 
     /// Whether there is such a schedule.
     pub fn check(self, groups: usize, chunks: usize, micro_batches: usize) -> Result<(), KindError> {
-        let counts = [(groups, "stage groups"), (chunks, "chunks"), (micro_batches, "micro-batches")];
+        let counts = [(groups, "pipeline ranks"), (chunks, "chunks"), (micro_batches, "micro-batches")];
         if let Some((_, what)) = counts.into_iter().find(|(count, _)| *count == 0) {
             return Err(KindError::Nothing(what));
         }
@@ -187,16 +188,16 @@ impl fmt::Display for KindError {
             Self::Nothing(what) => write!(f, "a schedule has 0 {what}, expected 1 at least"),
             Self::Chunks(kind, chunks) => write!(
                 f,
-                "schedule `{kind}` has {chunks} chunks in a stage group, expected 1 (`interleaved` has more)"
+                "schedule `{kind}` has {chunks} chunks in a pipeline rank, expected 1 (`interleaved` has more)"
             ),
             Self::OneChunk(kind) => write!(
                 f,
-                "schedule `{kind}` has 1 chunk in a stage group, expected 2 at least (`1f1b` has 1)"
+                "schedule `{kind}` has 1 chunk in a pipeline rank, expected 2 at least (`1f1b` has 1)"
             ),
             Self::Multiple(kind, micro_batches, groups) => write!(
                 f,
                 "schedule `{kind}` has {micro_batches} micro-batches, expected a multiple of its {groups} \
-                 stage groups"
+                 pipeline ranks"
             ),
             Self::Tasks => write!(f, "a schedule has more than {MAX_TASKS} tasks"),
         }

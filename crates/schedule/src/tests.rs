@@ -30,6 +30,20 @@ pub(super) fn named(kind: Kind, [groups, chunks, micro_batches]: [usize; 3]) -> 
     verify(schedule, groups * chunks, micro_batches).unwrap_or_else(|faults| panic!("{kind}: {faults}"))
 }
 
+/// With few micro-batches schedules are equal, and are called what `plan` calls them.
+#[test]
+fn equal_schedules_have_one_name() {
+    let kind = |kind: Kind, sizes| named(kind, sizes).schedule().kind().unwrap();
+    for (made, sizes) in small() {
+        let name = kind(made, sizes);
+        assert_eq!(kind(name, sizes), name);
+        let first = Kind::OneForwardOneBackward;
+        assert!(made != first || name == first, "{sizes:?}: {name}");
+    }
+    assert_eq!(kind(Kind::GPipe, [2, 1, 1]), Kind::OneForwardOneBackward);
+    assert_eq!(kind(Kind::GPipe, [2, 1, 4]), Kind::GPipe);
+}
+
 #[test]
 fn schedules_with_names_can_be_run() {
     let all = small();
@@ -117,20 +131,20 @@ fn there_is_no_schedule_of_nothing_of_too_much_or_of_the_wrong_sizes() {
         "no schedule is called `2f2b`, expected one of `gpipe`, `1f1b`, `1f1b-delayed`, `eager-1f1b`, \
          `eager-1f1b-delayed`, `interleaved`, `interleaved-delayed`, `zb-h1`, `zb-h2`"
     );
-    assert_eq!(message("gpipe", [0, 1, 1]), "a schedule has 0 stage groups, expected 1 at least");
+    assert_eq!(message("gpipe", [0, 1, 1]), "a schedule has 0 pipeline ranks, expected 1 at least");
     assert_eq!(message("zb-h1", [2, 1, 0]), "a schedule has 0 micro-batches, expected 1 at least");
     assert_eq!(message("interleaved", [2, 0, 4]), "a schedule has 0 chunks, expected 1 at least");
     assert_eq!(
         message("interleaved", [4, 2, 6]),
-        "schedule `interleaved` has 6 micro-batches, expected a multiple of its 4 stage groups"
+        "schedule `interleaved` has 6 micro-batches, expected a multiple of its 4 pipeline ranks"
     );
     assert_eq!(
         message("interleaved", [4, 1, 8]),
-        "schedule `interleaved` has 1 chunk in a stage group, expected 2 at least (`1f1b` has 1)"
+        "schedule `interleaved` has 1 chunk in a pipeline rank, expected 2 at least (`1f1b` has 1)"
     );
     assert_eq!(
         message("1f1b", [4, 2, 8]),
-        "schedule `1f1b` has 2 chunks in a stage group, expected 1 (`interleaved` has more)"
+        "schedule `1f1b` has 2 chunks in a pipeline rank, expected 1 (`interleaved` has more)"
     );
     let too_much = "a schedule has more than 16777216 tasks";
     assert_eq!(message("1f1b", [usize::MAX, 1, usize::MAX]), too_much);

@@ -81,7 +81,7 @@ impl Runner {
 pub struct Space {
     /// What is sharded among data-parallel ranks, without and with a pipeline.
     pub zero: [Vec<Zero>; 2],
-    /// What is computed again.
+    /// Recomputation.
     pub recompute: &'static [Recompute],
     /// Orders of a pipeline's work; `OneForwardOneBackward` interleaves where stages have parts.
     pub schedules: Vec<Kind>,

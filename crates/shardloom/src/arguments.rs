@@ -44,8 +44,8 @@ use target::mesh;
 pub use target::{InTime, SettingArguments, TargetArguments};
 pub use train::{ShapeName, TrainArguments};
 
-/// A compiler for parallelism: an ONNX transformer and a cluster to an execution plan, and the
-/// plan to its outputs.
+/// Compile an ONNX transformer for a cluster: search an execution plan, explain it, simulate it, run
+/// it.
 #[derive(Clone, Debug, Parser)]
 #[command(name = "shardloom", version, after_help = TOUR)]
 pub struct Arguments {
@@ -61,22 +61,22 @@ const TOUR: &str = "\
 A first tour:
   shardloom run model.onnx --ranks 4                   plan for 4 threads of this machine, and run
   shardloom plan model.onnx --machine h100-80g-8x --dim batch=8 --dim sequence=1024 -o plan.json
-  shardloom explain plan.json                          what was decided, and what it costs
+  shardloom explain plan.json                          its decisions and its cost
 
-Exit codes: 0 done, 1 arguments that make no sense, 2 bad input or a plan that is rejected,
+Exit codes: 0 done, 1 invalid arguments, 2 invalid input or a plan that is rejected,
 3 an error of shardloom's own, 4 processes have not found each other, 5 a rank is lost, 6 a rank has
 waited for too long, 7 there is no room for a file, 130 and 143 ended by a signal.";
 
 /// What holds for every command.
 #[derive(Args, Clone, Debug)]
 pub struct Global {
-    /// Show what a stage made: import, raise, train, plan, lower, or all of them
+    /// Print the result of a stage: import, raise, train, plan, lower, or all of them
     #[arg(long, global = true, value_name = "STAGE")]
     pub dump_after: Option<Dumped>,
     /// Write dumps to numbered files in this folder instead of the standard output
     #[arg(long, global = true, value_name = "DIR", requires = "dump_after")]
     pub dump_dir: Option<PathBuf>,
-    /// Do nothing after this stage
+    /// Stop after this stage
     #[arg(long, global = true, value_name = "STAGE")]
     pub stop_after: Option<StageName>,
     /// Print JSON instead of text
@@ -160,15 +160,15 @@ Examples:
 
 Inputs are arrays by name in a .npz or .safetensors file; names may be written `in/NAME`, and
 arrays `out/NAME` are compared with the outputs: that they differ by more than rounding explains
-ends the command with exit code 2. Without --inputs they are made from the seed.")]
+ends the command with exit code 2. Without --inputs they are random, from --seed.")]
     Run(RunArguments),
-    /// Make tokens with a decoder as a plan says, on ranks of this machine
+    /// Generate tokens with a plan of a decoder, on ranks of this machine
     #[command(after_help = generation::HELP)]
     Generate(GenerateArguments),
-    /// Train a model as a plan says, on ranks of this machine
+    /// Train a model with its plan, on ranks of this machine
     #[command(after_help = train::HELP)]
     Train(TrainArguments),
-    /// Start `run`, `generate`, `train` or `calibrate` as processes on this host, one for each rank
+    /// Start `run`, `generate`, `train` or `calibrate` with one process for each rank of this host
     #[command(after_help = launch::HELP)]
     Launch(LaunchArguments),
     /// Plan a model for a machine
@@ -185,10 +185,10 @@ Examples:
 
 Without --mesh several meshes are tried and the cheapest plan is kept. Weights need not be there.")]
     Plan(Box<PlanArguments>),
-    /// Plan a model on clusters that differ in size, in what they hold or in what they do in a step
+    /// Plan a model for several cluster sizes, batch sizes or memory limits
     #[command(after_help = sweep::HELP)]
     Sweep(Box<SweepArguments>),
-    /// Say what a plan decides, what it costs, and what it would cost otherwise
+    /// Explain a plan: its decisions, its cost, and the cost of alternatives
     #[command(after_help = "\
 Examples:
   shardloom explain plan.json
@@ -199,30 +199,30 @@ Examples:
     /// Write a plan for another runtime: PyTorch, JAX, torchtitan, Megatron-LM, DeepSpeed, vLLM, SGLang, ..
     #[command(after_help = export::HELP)]
     Export(ExportArguments),
-    /// Run a plan by the clock of a machine that need not be there
+    /// Simulate a plan on a machine, which need not be there
     #[command(after_help = simulate::HELP)]
     Simulate(SimulateArguments),
-    /// Draw a partition of a product in space and time
+    /// Draw a spatial-temporal partition of a matrix product
     #[command(after_help = "\
 Examples:
   shardloom partition '[a,-,-]' --mesh 4
   shardloom partition '3 steps [a,-,(a-@t:3)]' --mesh 3
   shardloom partition '2 steps [a,(a+b+@t:2),b]' --mesh 2x2 --svg square.svg")]
     Partition(PartitionArguments),
-    /// Draw a pipeline's schedule, and say what it takes and holds
+    /// Draw a pipeline schedule, with its time and saved activations
     #[command(after_help = schedule::HELP)]
     Schedule(ScheduleArguments),
-    /// Check a plan, trusting nothing that made it
+    /// Check a plan, independently of the planner
     #[command(after_help = "\
 Examples:
   shardloom check plan.json
   shardloom check plan.json --model model.onnx
   shardloom check plan.json --model model.onnx --inputs io0.npz")]
     Check(CheckArguments),
-    /// Say what differs between two plans, and what it buys
+    /// Compare two plans: what differs, and its effect on the cost
     #[command(after_help = "Example:\n  shardloom diff before.json after.json")]
     Diff(DiffArguments),
-    /// Import a model and say what it is
+    /// Import a model and describe it
     #[command(after_help = "\
 Examples:
   shardloom import model.onnx --dim batch=1 --dim sequence=16
@@ -232,7 +232,7 @@ Examples:
     /// Write the model of a configuration as ONNX, without weights
     #[command(after_help = model::HELP)]
     Model(GraphArguments),
-    /// List the machines that are known
+    /// List the known machines
     #[command(after_help = "\
 Examples:
   shardloom machines
@@ -246,19 +246,19 @@ Examples:
   shardloom run model.onnx --ranks 4 --machine machine.json
   shardloom launch -n 8 calibrate --device cuda --nccl -o machine.json")]
     Calibrate(CalibrateArguments),
-    /// Price a stated training setup, without a search
+    /// Estimate a stated training setup, without a search
     #[command(after_help = predict::PREDICT)]
     Predict(PredictArguments),
-    /// Score a configuration of a training framework: what it takes, and how far that is from the best
+    /// Score a configuration of a training framework: its step time, and the distance from the best
     #[command(after_help = score::HELP)]
     Score(ScoreArguments),
-    /// Hold prices against published measurements
+    /// Compare cost estimates with published measurements
     #[command(after_help = predict::VALIDATE)]
     Validate(ValidateArguments),
-    /// List the kernels that a plan needs on GPUs, and write them
+    /// List or write the GPU kernels of a plan
     #[command(after_help = kernels::HELP)]
     Kernels(KernelsArguments),
-    /// Measure what the program takes
+    /// Benchmark shardloom itself
     #[command(
         subcommand,
         after_help = "\
@@ -299,16 +299,16 @@ impl ModelArguments {
 pub struct RunArguments {
     /// The model (.onnx) or the plan (.json)
     pub file: PathBuf,
-    /// How many ranks, each a thread of this machine; a plan says itself how many
+    /// Number of ranks, each a thread of this machine; a plan has its own number
     #[arg(long, value_parser = ranks, value_name = "N")]
     pub ranks: Option<Ranks>,
-    /// On what ranks run.
+    /// Device that ranks run on.
     #[command(flatten)]
     pub on: DeviceArguments,
-    /// Plan by the prices of this machine file instead of the shipped `cpu`
+    /// Plan for this machine file instead of the shipped `cpu`
     #[arg(long, value_name = "FILE")]
     pub machine: Option<String>,
-    /// Where the model of a plan is, if not where the plan says
+    /// Path of the plan's model, if it has moved since the plan was made
     #[arg(long, value_name = "FILE")]
     pub model: Option<PathBuf>,
     /// Its dimensions and inputs.
@@ -317,13 +317,13 @@ pub struct RunArguments {
     /// What the plan is made for.
     #[command(flatten)]
     pub target: TargetArguments,
-    /// Where made inputs start from
+    /// Seed of the random inputs
     #[arg(long, default_value_t = 0)]
     pub seed: u64,
-    /// How many steps; the shortest is reported
+    /// Number of steps to run; the shortest is reported
     #[arg(long, default_value_t = 1, value_parser = clap::value_parser!(u32).range(1..), value_name = "N")]
     pub steps: u32,
-    /// Where outputs are written, .npz or .safetensors
+    /// File to write the outputs to, .npz or .safetensors
     #[arg(long, short, default_value = "outputs.npz", value_name = "FILE")]
     pub output: PathBuf,
     /// What holds where each rank is a process.
@@ -345,23 +345,23 @@ pub enum Ranks {
 pub struct ExplainArguments {
     /// The plan or pipeline
     pub plan: PathBuf,
-    /// The machine file of a plan that was not made for a shipped machine
+    /// Machine file, for a plan that was not made for a shipped machine
     #[arg(long, value_name = "MACHINE")]
     pub machine: Option<String>,
     /// What is set beside the machine file.
     #[command(flatten)]
     pub set: SettingArguments,
-    /// For each operation, search again without what was chosen for it
+    /// Search again for each operation without the choice made for it, and print the difference
     #[arg(long)]
     pub alternatives: bool,
-    /// Draw what each rank works on at each step of the operation of this name, and what it sends
+    /// Draw the shards that each rank computes and sends at each step of this operation
     #[arg(long, value_name = "OPERATION")]
     pub diagram: Option<String>,
-    /// Write that as a picture too; of a pipeline, its schedule
+    /// Write that diagram as SVG too; for a pipeline, its schedule
     #[arg(long, value_name = "FILE")]
     pub svg: Option<PathBuf>,
-    /// Write a page for a browser: what fits, who exchanges with whom, the model's blocks, what ranks do when, memory
-    /// against time, the plan for other runtimes
+    /// Write a page for a browser: memory, communication between ranks, the model's blocks, a timeline of the
+    /// ranks, memory over time, the plan for other runtimes
     #[arg(long, value_name = "FILE")]
     pub html: Option<PathBuf>,
 }
@@ -371,10 +371,10 @@ pub struct ExplainArguments {
 pub struct PartitionArguments {
     /// The digits of the loops m, k and n of `Y[m,n] = X[m,k] W[k,n]`, such as `3 steps [a,-,(a-@t:3)]`
     pub partition: String,
-    /// The devices' coordinates: `8`, `2x4`, `data=2,model=4`
+    /// Device mesh: `8`, `2x4`, `data=2,model=4`
     #[arg(long, value_parser = mesh, value_name = "MESH")]
     pub mesh: Mesh,
-    /// Write a picture too
+    /// Write an SVG picture too
     #[arg(long, value_name = "FILE")]
     pub svg: Option<PathBuf>,
 }
@@ -442,19 +442,20 @@ pub struct CalibrateArguments {
     /// What to measure, and what that needs
     #[command(flatten)]
     pub on: DeviceArguments,
-    /// The shipped machine, or the file, whose data sheet a GPU is measured against; else that of its name
+    /// Shipped machine or machine file whose data sheet a GPU is compared with; the default goes by the GPU's
+    /// name
     #[arg(long, value_name = "MACHINE")]
     pub like: Option<String>,
-    /// Measure a GPU again, whatever was measured before
+    /// Measure a GPU again, even if its measurements are cached
     #[arg(long)]
     pub again: bool,
-    /// Under a launcher: measure what the GPUs of all ranks exchange too
+    /// Measure the communication between the GPUs of all ranks too (under a launcher)
     #[arg(long)]
     pub nccl: bool,
     /// Ranks that are processes
     #[command(flatten)]
     pub cluster: ClusterArguments,
-    /// Where the machine file is written
+    /// File to write the machine to
     #[arg(long, short, default_value = "machine.json", value_name = "FILE")]
     pub output: PathBuf,
 }

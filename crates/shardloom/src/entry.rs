@@ -21,7 +21,7 @@ use crate::progress::{Progress, Wish};
 use crate::stages::Stages;
 
 /// Does what the arguments ask (the first one is the program's name): 0 if it is done, 1 if the
-/// arguments make no sense, 2 for bad input or a plan that is rejected, 3 for an error of ours, 4 where
+/// arguments are invalid, 2 for bad input or a plan that is rejected, 3 for an error of ours, 4 where
 /// processes have not found each other, 5 where a rank is lost, 6 where one has waited for too long, 7
 /// where there is no room for a file; of `launch`, 130 or 143 where a signal has ended it.
 pub fn main_with<I>(arguments: I, stdout: &mut dyn Write, stderr: &mut dyn Write) -> u8

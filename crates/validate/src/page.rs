@@ -40,7 +40,7 @@ const NOT_MODELLED: &str = "
   Engine.
 - Clusters of several kinds of nodes take equal examples on every replica.
 - Recomputation, offloading and graphs of kernels that a recipe leaves open are taken as none; a
-  setup is believed to fit if it does with everything computed again.
+  setup is believed to fit if it does with everything recomputed.
 - Groups that share the link between two sockets do not slow each other down: gradient reduction of
   A100-PCIe nodes is priced too low.
 - How adapters of low rank are trained is known by their frozen weights only; their own products

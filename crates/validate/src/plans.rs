@@ -142,7 +142,7 @@ const HEAD: &str = "\
 
 What plans say of published training runs. A row's model is written by our writers, its setup is a plan in
 which everything is pinned: axes of the mesh for data, context, tensor and expert parallelism, stages, their
-order of work, ZeRO, what is computed again, micro-batches. *Planned* is the time that the plan expects,
+order of work, ZeRO, recomputation, micro-batches. *Planned* is the time that the plan expects,
 *simulated* that of its programs by the clock of the machine, *predicted* what `shardloom predict` says with
 the figures of the row's framework ([prices beside measurements](price-validation.md)). The page is written by
 `shardloom validate --plans --data DIR --report docs/plan-validation.md`; `--json` prints every row with its

@@ -1,5 +1,5 @@
 //! The gradients of mixtures of experts: each expert's tokens and their gradients are gathered,
-//! its hidden units are computed again, and what follows is added where the tokens are.
+//! its hidden units are recomputed, and what follows is added where the tokens are.
 
 use planner_ir::Unary;
 

@@ -1,6 +1,6 @@
 //! The gradients of recurrences.
 //!
-//! States are computed again: one is kept every so many tokens, and those between follow from it when the
+//! States are recomputed: one is kept every so many tokens, and those between follow from it when the
 //! gradient comes by, from the last token to the first.
 
 use super::{Run, Sizes, Token, add, columns_of, dot};

@@ -93,7 +93,7 @@ pub(super) fn instance_norm(epsilon: Real, site: &Site<'_>, emit: &mut Emit<'_>)
     })
 }
 
-/// All gradients at once: they share the weights, which are computed again.
+/// All gradients at once: they share the weights, which are recomputed.
 pub(super) fn attention(attention: Attention, site: &Site<'_>, emit: &mut Emit<'_>) -> Gradients {
     if !attention.statistics {
         return NoGradient::new("`attention` without its statistics has no gradient");
@@ -112,7 +112,7 @@ pub(super) fn attention(attention: Attention, site: &Site<'_>, emit: &mut Emit<'
     Ok(site.among(&[0, 1, 2, 3], &results))
 }
 
-/// All gradients at once: they share the states, which are computed again.
+/// All gradients at once: they share the states, which are recomputed.
 pub(super) fn recurrence(it: Recurrence, site: &Site<'_>, emit: &mut Emit<'_>) -> Gradients {
     let Some(gradient) = it.gradient() else {
         return NoGradient::new(format!("`{}` has no gradient", Op::Recurrence(it).name()));

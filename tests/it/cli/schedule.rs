@@ -56,7 +56,7 @@ fn what_makes_no_sense_is_said() {
     assert!(code == 1 && error.contains("no schedule is called `2f2b`, expected one of `gpipe`"), "{error}");
     let (code, error) = with("interleaved", &sizes("8", "6"), &[]);
     assert_eq!(code, 1);
-    assert!(error.contains("has 6 micro-batches, expected a multiple of its 4 stage groups"), "{error}");
+    assert!(error.contains("has 6 micro-batches, expected a multiple of its 4 pipeline ranks"), "{error}");
     let (code, error) = with("interleaved", &sizes("5", "6"), &[]);
     assert!(code == 1 && error.contains("5 stages, expected a multiple of the 2 chunks"), "{error}");
     let (code, error) = with("1f1b", &sizes("4", "8"), &["--forward", "1,2,3"]);

@@ -31,7 +31,7 @@ fn in_program(config: &Path, batch: u64, sequence: u64) -> StepWork {
     let dims = vec![("batch".to_owned(), batch), ("sequence".to_owned(), sequence)];
     let bound = Bound { dims, inputs: None };
     let imported = imported(config, &bound, Some(&recipe), &mut |_, _| {}, &Nobody).unwrap();
-    // What is computed again does not count.
+    // Recomputation does not count.
     let decisions = Decisions::Only(Recompute::Full);
     let training = Training { recipe, decisions, phases: Phases::Together };
     let prepared = prepare_training(&imported.file, &imported.graph, &training, &mut |_, _| {}).unwrap();

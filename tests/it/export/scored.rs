@@ -34,7 +34,7 @@ fn there_and_back(folder: &Folder, plan: &str, target: &str) -> (Value, Value) {
     (exported["strategy"].clone(), scored["setup"].clone())
 }
 
-/// Degrees, batches, stages of ZeRO and what is computed again, of a strategy and of a setup.
+/// Degrees, batches, stages of ZeRO and recomputation, of a strategy and of a setup.
 fn compared(strategy: &Value, setup: &Value, target: &str) -> [Vec<(&'static str, Value)>; 2] {
     let count = |name: &str| strategy[name].as_u64().unwrap();
     let examples = count("data") * count("micro_batch") * count("micro_batches");

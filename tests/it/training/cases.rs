@@ -116,7 +116,7 @@ impl Case {
         pipeline::import(&self.file, &bindings, &mut |_, _| {}).unwrap()
     }
 
-    /// What to make of the model, each block computed again so.
+    /// What to make of the model, each block recomputed so.
     pub(super) fn training(&self, optimizer: Optimizer, decision: Recompute) -> Training {
         // What PyTorch did not train.
         let untrained = |name: &&String| self.expected("grad", name).is_none() && !self.is_copied(name);

@@ -59,7 +59,7 @@ fn check(case: &Case, mesh: &str, optimizer: Optimizer) -> Result<usize, String>
     let only = Decisions::Only(Recompute::Full);
     let least = planned(&case.prepared_by(optimizer, only, 1), mesh, AMPLE)?;
     if !decisions(&ample).iter().all(|it| *it == Recompute::Nothing) {
-        return Err("something is computed again though memory is ample".to_owned());
+        return Err("something is recomputed though memory is ample".to_owned());
     }
     let prepared = case.prepared_by(optimizer, Decisions::Values, 1);
     let mut found = 0;

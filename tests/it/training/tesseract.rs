@@ -325,7 +325,7 @@ fn layers_on_rows_and_columns_with_depth_train_as_one_device() {
 
 /// Prices by which products of matrices are streams over both axes, and it is dear to bring rows together.
 /// Where so many examples are said, rows of devices split them and nothing else of operations on examples:
-/// a search among what is left is not too wide for blocks that are computed again.
+/// a search among what is left is not too wide for blocks that are recomputed.
 struct SlowLinks<'a> {
     grid: OnGrid<'a>,
     examples: Option<u64>,

@@ -50,7 +50,7 @@ pub(super) struct Trial {
     pub(super) mesh: &'static [u64],
     /// Into how many micro-batches a step's examples fall.
     pub(super) micro_batches: u64,
-    /// What is computed again for the gradients.
+    /// Recomputation for the gradients.
     recompute: Recompute,
     /// Why its plan is chosen.
     by: By,

@@ -64,7 +64,7 @@ fn what_moved_and_what_it_bought() {
         what moved
           contract `/up/MatMul`: column (n over a) -> data (batch over a)
           gelu: dimension 1 over a -> data (batch over a)
-          contract `/down/MatMul`: row (k over a; sum owed) -> data (batch over a)
+          contract `/down/MatMul`: row (k over a; partial) -> data (batch over a)
           input `x` is held: [-,-] -> [a,-]
           weight `up` is held: [-,a] -> [-,-]
           weight `down` is held: [a,-] -> [-,-]

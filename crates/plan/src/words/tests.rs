@@ -32,11 +32,11 @@ fn products() {
     };
     check("[-,-,-,-]", expect!["replicated"]);
     check("[-,-,-,b]", expect!["column (n over b)"]);
-    check("[-,-,b,-]", expect!["row (k over b; sum owed)"]);
+    check("[-,-,b,-]", expect!["row (k over b; partial)"]);
     check("[a,-,-,b]", expect!["data (batch over a), column (n over b)"]);
     check("[a,b,-,c]", expect!["data (batch over a), sequence over b, column (n over c)"]);
     check("[-,-,-,a.b]", expect!["column (n over a, b)"]);
-    check("[-,-,b,-] passes a", expect!["row (k over b; sum owed), sums over a pass"]);
+    check("[-,-,b,-] passes a", expect!["row (k over b; partial), sums over a pass"]);
 }
 
 #[test]
@@ -60,7 +60,7 @@ fn look_ups() {
     let check = |partition: &str, expected: Expect| {
         check("gather dim=0 : f32[4,8,32]", &["f32[64,32]", "i64[4,8]"], partition, expected);
     };
-    check("[b,-,-,-]", expect!["vocabulary over b; sum owed"]);
+    check("[b,-,-,-]", expect!["vocabulary over b; partial"]);
     check("[-,b,a,c]", expect!["hidden over b, data (batch over a), sequence over c"]);
 }
 
@@ -70,8 +70,8 @@ fn experts() {
         let operands = ["f32[8,16]", "f32[8,4]", "f32[4,32,16]", "f32[4,32,16]", "f32[4,16,32]"];
         check("experts activation=silu active=2 : f32[8,16]", &operands, partition, expected);
     };
-    check("[a,c,-,-,-]", expect!["data (tokens over a), experts over c; sum owed"]);
-    check("[-,-,b,-,-]", expect!["units over b; sum owed"]);
+    check("[a,c,-,-,-]", expect!["data (tokens over a), experts over c; partial"]);
+    check("[-,-,b,-,-]", expect!["units over b; partial"]);
 }
 
 #[test]
@@ -83,7 +83,7 @@ fn other_operations() {
         "reduce_sum dims=[1] : f32[4,1]",
         &["f32[4,8]"],
         "[-,b]",
-        expect!["dimension 1 of operand 0 over b; sum owed"],
+        expect!["dimension 1 of operand 0 over b; partial"],
     );
 }
 
@@ -100,21 +100,21 @@ fn gradients_sum_over_the_batch_and_parameters_have_none() {
         forward rms_norm: data (batch over a)
         forward contract: data (batch over a), column (n over b)
         forward gelu: data (batch over a), dimension 2 over b
-        forward contract: data (batch over a), row (k over b; sum owed)
+        forward contract: data (batch over a), row (k over b; partial)
         forward add: data (batch over a)
-        forward reduce_sum: dimension 0 of operand 0 over a; sum owed
+        forward reduce_sum: dimension 0 of operand 0 over a; partial
         forward reshape: sums over a pass
         forward add: sums over a pass
         backward neg: data (batch over a)
         backward contract: data (batch over a), column (n over b)
-        gradient contract: data (batch over a; sum owed), dimension 0 over b
+        gradient contract: data (batch over a; partial), dimension 0 over b
         gradient add: dimension 0 over b, sums over a pass
         backward unary_gradient: data (batch over a), dimension 2 over b
-        gradient contract: data (batch over a; sum owed), dimension 1 over b
+        gradient contract: data (batch over a; partial), dimension 1 over b
         gradient add: dimension 1 over b, sums over a pass
-        backward contract: data (batch over a), row (k over b; sum owed)
+        backward contract: data (batch over a), row (k over b; partial)
         backward mul: data (batch over a)
-        gradient reduce_sum: dimension 0 of operand 0 over a; sum owed
+        gradient reduce_sum: dimension 0 of operand 0 over a; partial
         gradient reshape: sums over a pass
         gradient add: sums over a pass
         update reciprocal: replicated
@@ -150,7 +150,7 @@ fn products_in_time() {
         ],
     );
     check("2 steps [a,(a+c+@t:2),c]", expect!["2-D square over a, c"]);
-    check("2 steps [a,b.(a+c+@t:2),c]", expect!["row (k over b; sum owed), 2.5-D square over a, c"]);
+    check("2 steps [a,b.(a+c+@t:2),c]", expect!["row (k over b; partial), 2.5-D square over a, c"]);
     check("2 steps [a,(@t:2),c] streams a,c", expect!["SUMMA over a, c"]);
     check("2 steps [b.a,(@t:2),c] streams a,c", expect!["Tesseract 2x2x4 over a, c, b"]);
     check(

@@ -135,7 +135,7 @@ pub const KEYS: [Key; 49] = [
         "recompute_granularity",
         "none, selective, every-second-product, every-second-layer, full",
         "none",
-        "what is computed again in the backward pass: the core of attention, every second product and what lies between products, every second layer, or all layers",
+        "what is recomputed in the backward pass: the core of attention, every second product and what lies between products, every second layer, or all layers",
     ),
     key(
         "attention_backend",

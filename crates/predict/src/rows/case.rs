@@ -19,7 +19,7 @@ const SIZES: [u64; 5] = [1, 2, 4, 8, 16];
 pub struct Case {
     /// The setups that it may mean.
     pub setups: Vec<Setup>,
-    /// Whether what is computed again is left open.
+    /// Whether recomputation is left open.
     pub recompute: Blank,
     /// The kinds of nodes, and the framework as it is on each.
     pub kinds: Vec<Kind>,
@@ -76,7 +76,7 @@ impl Case {
 }
 
 impl Case {
-    /// Whether a setup that leaves open what is computed again fits if everything is.
+    /// Whether a setup that leaves recomputation open fits if everything is.
     fn fits_at_least(&self, setup: &Setup) -> Result<bool, Unstated> {
         if self.recompute == Blank::Stated {
             return Ok(false);

@@ -77,7 +77,7 @@ fn unit(row: &Row<'_>) -> Result<f64, Unstated> {
 }
 
 /// Rows that are values of a paper's formulas: of layers alone, in 18 bytes a parameter, or what
-/// they keep; or that in parts of what they keep where nothing is computed again or split.
+/// they keep; or that in parts of what they keep where nothing is recomputed or split.
 fn formula(row: &Row<'_>, kind: &str, measured: f64) -> Result<Answer, Unstated> {
     /// 16-bit weight, 32-bit gradient, master weight and two moments.
     const STATE_BYTES: f64 = 18.0;

@@ -194,7 +194,7 @@ const TAKEN: &[(&str, &str)] = &[
     ("zero_optimization.*", "buckets as the framework's figures say"),
     ("communication_data_type", "gradients as the framework's figures say"),
     ("sparse_gradients", "gradients that are dense"),
-    ("activation_checkpointing.*", "whole layers computed again, kept on the device"),
+    ("activation_checkpointing.*", "whole layers recomputed, kept on the device"),
     ("pipeline.*", "stages as even as layers are"),
     ("autotuning.*", "the configuration as it is"),
     ("compile.*", "as the framework's figures say"),

@@ -377,7 +377,7 @@ fn traffic(read: &mut Read, given: &mut Given, tp: u64, experts: bool) -> Result
     Ok(())
 }
 
-/// What is computed again.
+/// Recomputation.
 fn again(read: &mut Read, given: &mut Given) -> Result<(), ReadError> {
     let granularity = given.word("recompute_granularity")?;
     let old = given.flag("recompute_activations")? == Some(true);
@@ -393,7 +393,7 @@ fn again(read: &mut Read, given: &mut Given) -> Result<(), ReadError> {
     let others: Vec<&str> = modules.iter().map(String::as_str).filter(|it| *it != "core_attn").collect();
     let word = if word == "selective" && !core { "none" } else { word };
     if !others.is_empty() && granularity.as_deref() == Some("selective") {
-        read.take(format!("--recompute-modules {}", others.join(" ")), "kept, not computed again");
+        read.take(format!("--recompute-modules {}", others.join(" ")), "kept, not recomputed");
     }
     if word == "full" {
         let layers = read.known("num_layers").unwrap_or(0);

@@ -25,7 +25,7 @@ pub struct Choice {
     pub mbs: u64,
     /// What data-parallel ranks share.
     pub zero: Zero,
-    /// What is computed again.
+    /// Recomputation.
     pub recompute: Recompute,
     /// The order of a stage's work.
     pub schedule: Kind,
@@ -223,7 +223,7 @@ fn experts(base: &Setup, tp: u64, ranks: u64) -> Vec<(u64, u64)> {
     all
 }
 
-/// What is sharded, and what is computed again, without and with a pipeline.
+/// What is sharded, and recomputation, without and with a pipeline.
 pub(super) fn others(space: &Space) -> [Vec<(Zero, Recompute)>; 2] {
     [0, 1].map(|pipeline| {
         let zero = &space.zero[pipeline];

@@ -55,18 +55,19 @@ impl FromStr for To {
 pub struct ExportArguments {
     /// The plan or pipeline
     pub plan: PathBuf,
-    /// For what: dtensor, autoparallel, jax, shardy, torchtitan, megatron, bridge, deepspeed, vllm, sglang, trtllm,
-    /// hf, dynamo, dynamo-sglang or dynamo-trtllm; or as traces of its simulation: chakra, memory-viz
+    /// Target runtime: dtensor, autoparallel, jax, shardy, torchtitan, megatron, bridge, deepspeed, vllm,
+    /// sglang, trtllm, hf, dynamo, dynamo-sglang or dynamo-trtllm; or a trace of the plan's simulation:
+    /// chakra, memory-viz
     #[arg(long = "to", value_name = "TARGET")]
     pub target: To,
-    /// The folder for the files
+    /// Folder to write the files to
     #[arg(long, short, default_value = "export", value_name = "DIR")]
     pub output: PathBuf,
-    /// The machine file of a plan that was not made for a shipped machine: what is lost is priced on it, and traces
-    /// are simulated on it
+    /// Machine file, for a plan that was not made for a shipped machine: used for the cost of what the target
+    /// cannot express, and to simulate traces
     #[arg(long, value_name = "MACHINE")]
     pub machine: Option<String>,
-    /// Write over files that are there
+    /// Overwrite existing files
     #[arg(long)]
     pub force: bool,
 }

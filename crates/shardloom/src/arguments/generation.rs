@@ -24,22 +24,24 @@ same tokens on every mesh.";
 #[derive(Args, Clone, Debug)]
 #[command(next_help_heading = "Generation")]
 pub struct GenerationArguments {
-    /// How many sequences grow at once [default: 1]
+    /// Number of sequences generated at once [default: 1]
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u64).range(1..))]
     pub batch: Option<u64>,
-    /// How many tokens of prompts are taken at once [default: 64, if there is room]
+    /// Number of prompt tokens processed at once [default: 64, or the context if that is shorter]
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u64).range(1..))]
     pub prompt: Option<u64>,
-    /// How many tokens a sequence may have, prompt and all
+    /// Maximum length of a sequence (tokens), prompt included
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u64).range(1..))]
     pub context: Option<u64>,
-    /// How each part of the cache is held, such as `[a,-,-,-]` or `[-,a,-,-]`; without it, all are tried
+    /// Sharding of the cache, such as `[a,-,-,-]` or `[-,a,-,-]`; the default tries all
     #[arg(long, value_name = "LAYOUT")]
     pub cache_layout: Option<String>,
-    /// Say which input is `tokens`, `mask` or `positions`, or which output `logits`; may be repeated
+    /// Name the input that is `tokens`, `mask` or `positions`, or the output that is `logits`; may be
+    /// repeated
     #[arg(long = "role", value_name = "ROLE=NAME", value_parser = role)]
     pub roles: Vec<(Role, String)>,
-    /// Say which output is what of a cache becomes; once for each part
+    /// Name the output that replaces an input of the cache in the next step; once for each tensor of the
+    /// cache
     #[arg(long = "kept", value_name = "INPUT=OUTPUT", value_parser = kept)]
     pub kept: Vec<Kept>,
 }
@@ -62,28 +64,28 @@ pub struct GenerateArguments {
     /// Prompts, a line each: numbers with commas or blanks between them
     #[arg(long, value_name = "FILE", conflicts_with = "prompt_ids")]
     pub prompts: Option<PathBuf>,
-    /// How many tokens are made of each sequence at most, if there is room
+    /// Maximum number of new tokens in each sequence, within the context
     #[arg(long, value_name = "N", default_value_t = 16, value_parser = clap::value_parser!(u64).range(1..))]
     pub max_new_tokens: u64,
-    /// What logits are divided by; 0 takes the likeliest token
+    /// Sampling temperature; 0 takes the likeliest token
     #[arg(long, value_name = "X", default_value_t = 0.0, value_parser = temperature)]
     pub temperature: f64,
-    /// Draw among so many of the likeliest tokens
+    /// Sample among this many of the likeliest tokens
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u64).range(1..))]
     pub top_k: Option<u64>,
-    /// Draw among the fewest of the likeliest tokens that are together so likely
+    /// Sample among the fewest of the likeliest tokens whose probabilities add up to this (nucleus sampling)
     #[arg(long, value_name = "X", default_value_t = 1.0, value_parser = mass)]
     pub top_p: f64,
-    /// Where random numbers start from
+    /// Seed of the random numbers
     #[arg(long, default_value_t = 0)]
     pub seed: u64,
     /// A token that ends its sequence; may be repeated
     #[arg(long, value_name = "ID")]
     pub stop: Vec<i64>,
-    /// Where the model is, if not where the plan says
+    /// Path of the plan's model, if it has moved since the plan was made
     #[arg(long, value_name = "FILE")]
     pub model: Option<PathBuf>,
-    /// On what ranks run.
+    /// Device that ranks run on.
     #[command(flatten)]
     pub on: DeviceArguments,
     /// What holds where each rank is a process.

@@ -17,10 +17,10 @@ Sources are written to --out, and compiled for the architecture if NVRTC is ther
 pub struct KernelsArguments {
     /// The plan
     pub plan: PathBuf,
-    /// What is compiled for
+    /// GPU architecture to compile for
     #[arg(long, value_parser = architecture, default_value = "sm_90a", value_name = "ARCH")]
     pub arch: Architecture,
-    /// Write sources, and what they are compiled to, to this folder
+    /// Write the sources and the compiled kernels to this folder
     #[arg(long, value_name = "DIR")]
     pub out: Option<PathBuf>,
     /// Look for the libraries of CUDA in this folder first

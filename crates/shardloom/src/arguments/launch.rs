@@ -22,13 +22,13 @@ docs/cluster.md has every launcher.";
 /// `launch`.
 #[derive(Args, Clone, Debug)]
 pub struct LaunchArguments {
-    /// How many ranks on this host; PET_NPROC_PER_NODE if it is set
+    /// Number of ranks on this host; the default is PET_NPROC_PER_NODE if it is set
     #[arg(short = 'n', long, value_parser = clap::value_parser!(u64).range(1..=4096), value_name = "N")]
     pub ranks: Option<u64>,
-    /// How often to start again after a failure that may not come again
+    /// Number of restarts after a failure that may be transient
     #[arg(long, default_value_t = 0, value_name = "K")]
     pub restarts: u64,
-    /// `run`, `generate`, `train` or `calibrate --nccl`, and its arguments
+    /// Command to launch, with its arguments: `run`, `generate`, `train` or `calibrate --nccl`
     #[arg(required = true, trailing_var_arg = true, allow_hyphen_values = true, value_name = "COMMAND")]
     pub command: Vec<OsString>,
 }

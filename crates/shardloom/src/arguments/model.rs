@@ -12,28 +12,28 @@ pub struct GraphArguments {
     /// The configuration, a `config.json` of Hugging Face
     #[arg(long, value_name = "FILE")]
     pub config: PathBuf,
-    /// What the graph is for
+    /// Purpose of the graph
     #[arg(long = "for", value_enum, default_value = "forward", value_name = "USE")]
     pub of: UseName,
-    /// How many sequences, if that is not to be a dimension with a name
+    /// Number of sequences; the default is a symbolic dimension
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u64).range(1..))]
     pub batch: Option<u64>,
-    /// How many tokens of each, likewise
+    /// Length of a sequence (tokens); the default is a symbolic dimension
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u64).range(1..))]
     pub sequence: Option<u64>,
-    /// The numbers of weights, if others than the configuration says
+    /// Data type of the weights, instead of the configuration's
     #[arg(long, value_enum, value_name = "TYPE")]
     pub dtype: Option<ElementName>,
-    /// Only the first layers
+    /// Number of layers to write, from the first
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u64).range(1..))]
     pub layers: Option<u64>,
-    /// How weights of experts are held [default: together for a loss, else apart]
+    /// Storage of the experts' weights [default: together for a loss, else apart]
     #[arg(long, value_enum, value_name = "HOW")]
     pub experts: Option<ExpertsName>,
     /// The checkpoint, one `.safetensors` file or several: the model refers to the data there
     #[arg(long, value_name = "FILE", num_args = 1..)]
     pub weights: Vec<PathBuf>,
-    /// Where the model is written
+    /// File to write the model to
     #[arg(long, short, default_value = "model.onnx", value_name = "FILE")]
     pub output: PathBuf,
 }
@@ -85,11 +85,11 @@ impl ExpertsName {
 /// What numbers weights are.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 pub enum ElementName {
-    /// Of 32 bits.
+    /// f32.
     F32,
-    /// The first 16 of these.
+    /// bf16.
     Bf16,
-    /// Of 16 bits with a longer fraction.
+    /// f16.
     F16,
 }
 

@@ -9,16 +9,16 @@ use super::{GenerationArguments, ModelArguments, PipelineArguments, RecipeArgume
 /// `plan`.
 #[derive(Args, Clone, Debug)]
 pub struct PlanArguments {
-    /// The model (.onnx), or a configuration (`config.json` of Hugging Face) of which one is made
+    /// The model (.onnx), or a Hugging Face `config.json` to make it from
     #[arg(required_unless_present = "config", conflicts_with = "config", value_name = "MODEL")]
     pub given: Option<PathBuf>,
-    /// The configuration, instead of a model
+    /// Hugging Face `config.json`, instead of a model
     #[arg(long, value_name = "FILE")]
     pub config: Option<PathBuf>,
     /// The machine: a name such as `h100-80g-8x` (see `shardloom machines`), or a machine file
     #[arg(long, value_name = "MACHINE")]
     pub machine: String,
-    /// How many devices of a machine file
+    /// Number of devices of the machine file to use
     #[arg(long, value_name = "N")]
     pub devices: Option<u64>,
     /// Its dimensions and inputs.
@@ -27,9 +27,9 @@ pub struct PlanArguments {
     /// What the plan is made for.
     #[command(flatten)]
     pub target: TargetArguments,
-    /// For what runs it, if that is another program: torchtitan, megatron, bridge, deepspeed or hf to train, vllm,
-    /// sglang, trtllm, hf or dynamo to serve; only plans are looked at that it can run, in which each axis of a mesh is for one
-    /// kind of parallelism (see `shardloom export`)
+    /// Plan for another runtime: torchtitan, megatron, bridge, deepspeed or hf to train, vllm, sglang,
+    /// trtllm, hf or dynamo to serve; the search space is the plans that it can run, in which each mesh axis
+    /// has one kind of parallelism (see `shardloom export`)
     #[arg(long = "for", value_name = "TARGET")]
     pub runtime: Option<export::Target>,
     /// How it is trained, if it is.
@@ -41,10 +41,10 @@ pub struct PlanArguments {
     /// How tokens are made, if they are.
     #[command(flatten)]
     pub generation: GenerationArguments,
-    /// Where the plan is written
+    /// File to write the plan to
     #[arg(long, short, default_value = "plan.json", value_name = "FILE")]
     pub output: PathBuf,
-    /// Write a page about it for a browser too, as `explain --html` does
+    /// Write a page for a browser too, as `explain --html` does
     #[arg(long, value_name = "FILE")]
     pub html: Option<PathBuf>,
 }

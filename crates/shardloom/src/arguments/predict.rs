@@ -13,7 +13,8 @@ pub struct PredictArguments {
     /// The setup, a TOML file in Megatron's words
     #[arg(long, value_name = "FILE")]
     pub config: PathBuf,
-    /// How much of a device's memory is left free, such as 2GB or 3%; without it 2% of a GPU's, as plans leave
+    /// Memory margin: memory of a device to leave free, such as 2GB or 3%; the default is 2% of a GPU's, as
+    /// for plans
     #[arg(long, value_name = "SIZE")]
     pub reserve: Option<Margin>,
     /// What is set beside the machine file.
@@ -27,35 +28,36 @@ pub struct ValidateArguments {
     /// The folder of CSV files
     #[arg(long, value_name = "DIR", default_value = "tests/cases/validation")]
     pub data: PathBuf,
-    /// Write the page of errors, with its pictures in `images` beside it
+    /// Write the report of errors, with its pictures in `images` beside it
     #[arg(long, value_name = "FILE")]
     pub report: Option<PathBuf>,
-    /// Price measured times of single operations instead: a folder of CSV files, packed with gzip or not
+    /// Compare measured times of single operations instead: a folder of CSV files, gzipped or not
     #[arg(long, value_name = "DIR", conflicts_with_all = ["data", "local"])]
     pub ops: Option<PathBuf>,
-    /// With --ops, fit the laws of machine files anew and write the files, and errors of each law, to a folder
+    /// Refit the laws of machine files, and write the files and the error of each law to a folder (with
+    /// --ops)
     #[arg(long, requires = "ops", value_name = "DIR", conflicts_with = "report")]
     pub fit: Option<PathBuf>,
-    /// Plan the training steps instead: each stated setup as a pinned plan, simulated, beside its price and what
-    /// was measured
+    /// Plan the training steps instead: compare the simulated pinned plan of each setup with its estimate and
+    /// its measurement
     #[arg(long, conflicts_with_all = ["ops", "local"])]
     pub plans: bool,
-    /// With --plans, only rows of this source; may be repeated
+    /// Compare only rows of this source (with --plans); may be repeated
     #[arg(long = "source", requires = "plans", value_name = "NAME")]
     pub sources: Vec<String>,
-    /// Run plans on this machine instead, beside what they should take by prices measured just before
+    /// Run plans on this machine instead, and compare them with costs measured just before
     #[arg(long, conflicts_with = "report")]
     pub local: bool,
-    /// With --local, take the prices of this machine file, which `calibrate` wrote
+    /// Use this machine file, written by `calibrate` (with --local)
     #[arg(long, requires = "local", value_name = "FILE")]
     pub machine: Option<PathBuf>,
-    /// With --local, append what is found to this file
+    /// Append the results to this file (with --local)
     #[arg(long, requires = "local", value_name = "FILE")]
     pub ledger: Option<PathBuf>,
-    /// With --local, how often each plan is run in a round; the shortest step counts
+    /// Number of runs of each plan in a round; the shortest step counts (with --local)
     #[arg(long, default_value_t = 10, value_name = "N", value_parser = clap::value_parser!(u32).range(1..))]
     pub steps: u32,
-    /// With --local, in how many rounds the plans of a model are run at most
+    /// Maximum number of rounds for the plans of a model (with --local)
     #[arg(long, default_value_t = 12, value_name = "N", value_parser = clap::value_parser!(u32).range(1..))]
     pub rounds: u32,
 }

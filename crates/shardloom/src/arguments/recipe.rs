@@ -9,11 +9,11 @@ use planner_ir::{Optimizer, Real};
 /// What a model is planned for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 pub enum Mode {
-    /// To answer: outputs from inputs.
+    /// Inference: outputs from inputs.
     Inference,
-    /// To make tokens, one after another, with a cache.
+    /// Generation: tokens one after another, with a key-value cache.
     Generate,
-    /// To learn: new parameters from inputs.
+    /// A training step: forward, backward, optimizer.
     Train,
 }
 
@@ -22,39 +22,39 @@ pub enum Mode {
 pub enum OptimizerName {
     /// Adam with decoupled weight decay.
     Adamw,
-    /// The gradient times the learning rate.
+    /// Stochastic gradient descent.
     Sgd,
-    /// The same of a running sum of gradients.
+    /// Stochastic gradient descent with momentum.
     SgdMomentum,
 }
 
 /// In what a model computes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 pub enum PrecisionName {
-    /// What the file says, value by value; parameters in f32 besides.
+    /// The data types of the model file; master weights in f32.
     File,
     /// Everything in f32.
     Fp32,
-    /// The model in bf16; parameters, gradients and the loss in f32 besides.
+    /// The model in bf16; master weights, main gradients and the loss in f32.
     Bf16,
-    /// The same with parameters in bf16 alone, rounded by chance after each step.
+    /// The same without master weights: parameters in bf16, with stochastic rounding after each step.
     Bf16Stochastic,
-    /// The same as bf16, but for products of linear layers: of 8-bit numbers, with a scale for each value.
+    /// As bf16, with the matrix products of linear layers in fp8, one scale for each tensor.
     Fp8,
-    /// The same as bf16, but for products of linear layers: of 8-bit numbers, with a scale for each 32.
+    /// As bf16, with the matrix products of linear layers in fp8, one scale for each 32 numbers.
     Mxfp8,
 }
 
-/// What of a block is computed again for its gradients.
+/// What of a block is recomputed for its gradients.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 pub enum RecomputeName {
-    /// Nothing where everything fits; else the search decides for each block and its values.
+    /// Searched for each block and its activations, where memory is short.
     Auto,
-    /// Nothing: all that gradients need is kept.
+    /// None: all activations that the backward pass needs are saved.
     None,
-    /// The inside of attention.
+    /// The core of attention.
     Selective,
-    /// All but the block's input.
+    /// Whole blocks: only their inputs are saved.
     Full,
 }
 
@@ -62,56 +62,55 @@ pub enum RecomputeName {
 #[derive(Args, Clone, Debug)]
 #[command(next_help_heading = "Training")]
 pub struct RecipeArguments {
-    /// What the model is planned for
+    /// Purpose of the plan
     #[arg(long, value_enum, default_value = "inference")]
     pub mode: Mode,
-    /// What is made small: an output that is one number, or `cross-entropy:LOGITS,LABELS` of an
-    /// output and an input (a new one if the model has none of that name)
+    /// Loss to minimise: a scalar output, or `cross-entropy:LOGITS,LABELS` of an output and an input (added
+    /// if the model has none of that name)
     #[arg(long, value_name = "LOSS", value_parser = loss)]
     pub loss: Option<Loss>,
-    /// How parameters follow their gradients
+    /// Optimizer
     #[arg(long, value_enum, default_value = "adamw")]
     pub optimizer: OptimizerName,
-    /// The decay rates of AdamW's running means [default: 0.9,0.999]
+    /// AdamW's decay rates of the running means [default: 0.9,0.999]
     #[arg(long, value_name = "B1,B2", value_parser = betas)]
     pub betas: Option<(f64, f64)>,
-    /// What AdamW adds to the denominator [default: 1e-8]
+    /// AdamW's epsilon, added to the denominator [default: 1e-8]
     #[arg(long, value_name = "X", value_parser = not_negative)]
     pub epsilon: Option<f64>,
-    /// How much of the running sum stays, with sgd-momentum [default: 0.9]
+    /// Momentum of sgd-momentum [default: 0.9]
     #[arg(long, value_name = "X", value_parser = not_negative)]
     pub momentum: Option<f64>,
-    /// Weight decay: decoupled with AdamW, added to the gradient otherwise
+    /// Weight decay: decoupled with AdamW, else added to the gradient
     #[arg(long, value_name = "X", value_parser = not_negative, default_value = "0")]
     pub weight_decay: f64,
     /// Parameters without weight decay: names with `*` for any text, or `vectors` for all that have
     /// one dimension or none (biases, scales of norms); may be repeated
     #[arg(long, value_name = "PATTERN")]
     pub no_decay: Vec<String>,
-    /// Scale gradients down to this norm where all of them together have a larger one
+    /// Clip gradients to this global norm
     #[arg(long, value_name = "NORM", value_parser = positive)]
     pub clip: Option<f64>,
-    /// Weights that do not change: names with `*` for any text; may be repeated
+    /// Weights to freeze: names with `*` for any text; may be repeated
     #[arg(long, value_name = "PATTERN")]
     pub freeze: Vec<String>,
-    /// Weights that are trained though they do not look like parameters, or though `--freeze` names them
-    /// too: names with `*` for any text; may be repeated
+    /// Weights to train even if they do not look like parameters or `--freeze` names them: names with `*` for
+    /// any text; may be repeated
     #[arg(long, value_name = "PATTERN")]
     pub train: Vec<String>,
-    /// Weights that are trained on their own though the file has the same one again: names with `*` for any
-    /// text; may be repeated
+    /// Weights to train separately though the file ties them: names with `*` for any text; may be repeated
     #[arg(long, value_name = "PATTERN")]
     pub untie: Vec<String>,
-    /// In what the model computes
+    /// Precision of the computation
     #[arg(long, value_enum, default_value = "file")]
     pub precision: PrecisionName,
-    /// How many micro-batches a step has; the model's dimensions are those of one
+    /// Number of micro-batches in a step; the model's dimensions are those of one
     #[arg(long, value_name = "N", default_value = "1", value_parser = clap::value_parser!(u64).range(1..=65536))]
     pub microbatches: u64,
-    /// What is computed again for the gradients rather than kept
+    /// Activation recomputation
     #[arg(long, value_enum, default_value = "auto")]
     pub recompute: RecomputeName,
-    /// Whether gradients are partitioned as what they are of, or may be partitioned otherwise
+    /// Partition of the gradients of an operation: together with the operation, or apart
     #[arg(long, value_enum, default_value = "together")]
     pub phases: PhasesName,
 }
@@ -119,9 +118,9 @@ pub struct RecipeArguments {
 /// Whether the phases of an operation are chosen together.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 pub enum PhasesName {
-    /// An operation's partition says those of its gradients
+    /// The operation's partition decides those of its gradients
     Together,
-    /// Each has its own: slower to plan, and for meshes of one axis
+    /// Each gradient has a partition of its own: slower to plan, and for meshes of one axis
     Apart,
 }
 
@@ -188,7 +187,7 @@ impl RecipeArguments {
         }
     }
 
-    /// What is computed again of every block, if that is said.
+    /// Recomputation of every block, if that is said.
     pub(crate) fn of_every_block(&self) -> Option<Recompute> {
         match self.recompute {
             RecomputeName::Auto => None,
@@ -198,7 +197,7 @@ impl RecipeArguments {
         }
     }
 
-    /// What may be computed again for the gradients of a block.
+    /// What may be recomputed for the gradients of a block.
     pub(crate) fn decisions(&self) -> Decisions {
         self.of_every_block().map_or(Decisions::Values, Decisions::Only)
     }

@@ -12,41 +12,41 @@ pub struct ScheduleArguments {
     /// interleaved-delayed, zb-h1, zb-h2
     #[arg(required_unless_present = "file", conflicts_with = "file", value_name = "NAME")]
     pub name: Option<Kind>,
-    /// A schedule of your own instead: a line for each stage group, a word for each task
+    /// File of your own schedule instead: a line for each pipeline rank, a word for each task
     #[arg(long, value_name = "FILE")]
     pub file: Option<PathBuf>,
-    /// How many stages the model has, of all stage groups
+    /// Number of virtual stages, over all pipeline ranks
     #[arg(long, value_name = "N", required_unless_present = "file")]
     pub stages: Option<usize>,
-    /// How many micro-batches there are
+    /// Number of micro-batches
     #[arg(long, value_name = "N", required_unless_present = "file")]
     pub micro_batches: Option<usize>,
-    /// How many of the stages a stage group has; without it 2 if interleaved, else 1
+    /// Number of virtual stages on each pipeline rank; the default is 2 if interleaved, else 1
     #[arg(long, value_name = "N", conflicts_with = "file")]
     pub chunks: Option<usize>,
-    /// Time of a forward task, one for all stages or one for each
+    /// Time of a forward task (F), one for all stages or one for each
     #[arg(long, value_name = "TIME,..", value_delimiter = ',', default_value = "1")]
     pub forward: Vec<f64>,
-    /// Time of gradients of what stages take, likewise
+    /// Time of the gradients of a stage's inputs (B), one for all stages or one for each
     #[arg(long, value_name = "TIME,..", value_delimiter = ',', default_value = "1")]
     pub backward: Vec<f64>,
-    /// Time of gradients of weights, likewise: part of backward tasks where the schedule does not
-    /// have them apart
+    /// Time of the gradients of a stage's weights (W), one for all stages or one for each; part of the
+    /// backward task unless the schedule separates them
     #[arg(long, value_name = "TIME,..", value_delimiter = ',', default_value = "1")]
     pub weight: Vec<f64>,
     /// Time of a message from a stage to the next, one for all or one for each
     #[arg(long, value_name = "TIME,..", value_delimiter = ',', default_value = "0")]
     pub message: Vec<f64>,
-    /// A value that passes stages, and its gradient; may be repeated
+    /// Time to transfer a boundary tensor that skips stages, and its gradient; may be repeated
     #[arg(long = "crossing", value_name = "FROM-TO=TIME", value_parser = crossing)]
     pub crossings: Vec<Crossing>,
-    /// Stages do nothing while they send
+    /// Block a stage while it sends
     #[arg(long)]
     pub blocking: bool,
-    /// How many columns the chart has at most
+    /// Maximum width of the chart (columns)
     #[arg(long, value_name = "N", default_value_t = 100)]
     pub width: usize,
-    /// Write a picture too
+    /// Write an SVG picture too
     #[arg(long, value_name = "FILE")]
     pub svg: Option<PathBuf>,
 }
@@ -58,7 +58,7 @@ Examples:
   shardloom schedule zb-h1 --stages 4 --micro-batches 8 --weight 0.5 --svg zb-h1.svg
   shardloom schedule --file own.txt --forward 1,2,1 --crossing 0-2=0.5
 
-A file has a line for each stage group and a word for each task: F3 is the forward task of
+A file has a line for each pipeline rank and a word for each task: F3 is the forward task of
 micro-batch 3, B3 the backward task, W3 gradients of weights where they are apart, and F3.1 is on
 the group's chunk 1. Chunk c of group g of G is stage c G + g.";
 

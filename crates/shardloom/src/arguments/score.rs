@@ -13,16 +13,16 @@ pub struct ScoreArguments {
     /// The configuration
     #[command(flatten)]
     pub of: ConfigurationArguments,
-    /// On what it runs: a device and how many (`h100-80g-64x`), or a machine file
+    /// Machine: a device and its number (`h100-80g-64x`), or a machine file
     #[arg(long, value_name = "MACHINE")]
     pub machine: String,
     /// What is set beside the machine file.
     #[command(flatten)]
     pub set: SettingArguments,
-    /// The model's `config.json`, where the configuration does not state the model
+    /// The model's `config.json`, if the configuration does not state the model
     #[arg(long, value_name = "FILE")]
     pub config: Option<PathBuf>,
-    /// How long an example is, where the configuration does not state it
+    /// Length of an example (tokens), if the configuration does not state it
     #[arg(long, value_name = "TOKENS", value_parser = clap::value_parser!(u64).range(1..))]
     pub sequence: Option<u64>,
     /// Write the setup too, as `predict --config` takes it

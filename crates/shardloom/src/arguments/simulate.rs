@@ -11,20 +11,20 @@ use super::SettingArguments;
 pub struct SimulateArguments {
     /// The plan (.json)
     pub plan: PathBuf,
-    /// Another machine than the plan is made for, or the machine file of one that does not come with
-    /// the program; it has as many devices as the plan
+    /// Machine to simulate instead of the plan's, a name or a machine file; it has as many devices as the
+    /// plan
     #[arg(long, value_name = "MACHINE")]
     pub machine: Option<String>,
     /// What is set beside the machine file.
     #[command(flatten)]
     pub set: SettingArguments,
-    /// Run the instructions of a rank one after another, as `run` does, and not on streams
+    /// Run the instructions of a rank one after another, as `run` does, instead of on streams
     #[arg(long)]
     pub one_by_one: bool,
-    /// Write what every rank does when, for ui.perfetto.dev
+    /// Write a timeline of every rank, for ui.perfetto.dev
     #[arg(long, value_name = "FILE")]
     pub trace: Option<PathBuf>,
-    /// Write what every rank holds when, for ui.perfetto.dev
+    /// Write the memory of every rank over time, for ui.perfetto.dev
     #[arg(long, value_name = "FILE")]
     pub memory_trace: Option<PathBuf>,
 }

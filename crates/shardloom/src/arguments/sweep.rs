@@ -20,11 +20,11 @@ pub struct SweepArguments {
     /// What is planned, as for `plan --stages auto`.
     #[command(flatten)]
     pub plan: PlanArguments,
-    /// What changes from plan to plan: devices=N,N.., batch=N,N.. (the examples of a step), or
-    /// memory=SIZE,SIZE.. (what a device may hold)
+    /// Quantity to vary: devices=N,N.., batch=N,N.. (examples in a step), or memory=SIZE,SIZE.. (memory limit
+    /// of a device)
     #[arg(long, value_name = "WHAT=VALUES")]
     pub over: String,
-    /// Write the table as comma-separated values
+    /// Write the table as CSV
     #[arg(long, value_name = "FILE")]
     pub csv: Option<PathBuf>,
     /// Write step time and memory as a picture

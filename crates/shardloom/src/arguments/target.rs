@@ -11,20 +11,20 @@ use planner_ir::Mesh;
 /// What a plan is made for.
 #[derive(Args, Clone, Debug)]
 pub struct TargetArguments {
-    /// The devices' coordinates: `8`, `2x4`, `data=2,model=4`; without it several are tried
+    /// Device mesh: `8`, `2x4`, `data=2,model=4`; the default tries several
     #[arg(long, value_parser = mesh, value_name = "MESH")]
     pub mesh: Option<Mesh>,
-    /// What a device may hold, such as 70GiB; without it, what the machine file says
+    /// Memory limit of a device, such as 70GiB; the default is the machine file's
     #[arg(long, value_parser = memory, value_name = "SIZE")]
     pub memory: Option<u64>,
-    /// How much of it plans leave free, such as 2GB or 3%, of the machine's memory or of `--memory`; without it
-    /// 2% of a GPU's, for what communicators and libraries take, and nothing of threads or of `--memory`
+    /// Memory margin that plans leave free, such as 2GB or 3% of the machine's memory or of `--memory`; the
+    /// default is 2% of a GPU's, for communicators and libraries, and none of CPU threads or of `--memory`
     #[arg(long, value_name = "SIZE")]
     pub reserve: Option<Margin>,
     /// What is set beside the machine file.
     #[command(flatten)]
     pub set: SettingArguments,
-    /// Whether products may be done in time steps: rotated, as rings and squares
+    /// Temporal partitions of matrix products: rotated, rings and squares
     #[arg(long, value_enum, default_value = "auto")]
     pub in_time: InTime,
 }
@@ -32,7 +32,7 @@ pub struct TargetArguments {
 /// Numbers of a machine that are said beside its file.
 #[derive(Args, Clone, Debug, Default)]
 pub struct SettingArguments {
-    /// One number of the machine, such as `network.adapter_bandwidth=25GB/s`, instead of its file's; may be repeated
+    /// Override a number of the machine, such as `network.adapter_bandwidth=25GB/s`; may be repeated
     #[arg(long = "set", value_name = "KEY=VALUE")]
     pub settings: Vec<String>,
 }
@@ -49,12 +49,12 @@ impl SettingArguments {
 pub enum InTime {
     /// On meshes of up to two axes.
     Auto,
-    /// On all: planning takes many times as long with more axes.
+    /// On all meshes: planning takes many times as long with more than two axes.
     Always,
     /// On all, such as begin and end in plain layouts: rings, not squares or stripes. Planning is several
     /// times as fast.
     Plain,
-    /// On none.
+    /// On no mesh.
     Never,
 }
 

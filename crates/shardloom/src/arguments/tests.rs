@@ -1,3 +1,4 @@
 //! Tests of arguments.
 
 mod pages; // what the pages about launchers have
+mod words; // what `--help` says

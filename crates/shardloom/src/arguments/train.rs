@@ -32,7 +32,7 @@ Learning rate of step s, from 1, of N steps, with a warm-up of W steps, X = --lr
   linear      X + (M - X) t            t = (s - W) / (N - W)
   cosine      M + (X - M) (1 + cos(pi t)) / 2
 
-A loss that is no finite number ends the run: nothing is written over, and the message says where it
+A loss that is not finite ends the run: nothing is written over, and the message says where it
 came from. A step none of whose labels counts has no loss: it changes nothing, and is said.";
 
 // What `--help` calls groups of arguments.
@@ -46,34 +46,34 @@ const OUTPUTS: &str = "Results";
 pub struct TrainArguments {
     /// The plan, one of a training step: `shardloom plan --mode train`
     pub plan: PathBuf,
-    /// What is trained on: arrays (.npz, .safetensors), or tokens (any other name)
+    /// Training data: arrays (.npz, .safetensors), or tokens (any other name)
     #[arg(help_heading = DATA, long, value_name = "FILE")]
     pub data: PathBuf,
-    /// How wide the numbers in a file of tokens are
+    /// Integer type of a file of tokens
     #[arg(help_heading = DATA, long, value_enum, default_value_t = WidthName::U16, value_name = "TYPE")]
     pub tokens: WidthName,
-    /// The number of the last step; a resumed run goes on until it too
+    /// Number of the last step, for a resumed run too
     #[arg(long, value_parser = clap::value_parser!(u64).range(1..), value_name = "N")]
     pub steps: u64,
     /// The learning rate after the warm-up
     #[arg(help_heading = RATE, long, value_parser = rate, value_name = "X")]
     pub lr: f64,
-    /// How the learning rate changes after the warm-up
+    /// Shape of the learning rate after the warm-up
     #[arg(help_heading = RATE, long, value_enum, default_value_t = ShapeName::Constant)]
     pub schedule: ShapeName,
-    /// In how many steps the learning rate rises from 0
+    /// Number of warm-up steps, in which the learning rate rises from 0
     #[arg(help_heading = RATE, long, default_value_t = 0, value_name = "N")]
     pub warmup: u64,
-    /// The learning rate of the last step, if it falls
+    /// Learning rate of the last step, if it decays
     #[arg(help_heading = RATE, long, value_parser = rate, default_value_t = 0.0, value_name = "X")]
     pub min_lr: f64,
-    /// What the order of examples and dropout start from; 0, or that of the checkpoint
+    /// Seed of the order of examples and of dropout; the default is 0, or the checkpoint's
     #[arg(help_heading = DATA, long, value_name = "N")]
     pub seed: Option<u64>,
     /// Write checkpoints into this folder
     #[arg(help_heading = CHECKPOINTS, long, value_name = "DIR")]
     pub checkpoint: Option<PathBuf>,
-    /// Steps from one checkpoint to the next; there is one after the last step too
+    /// Number of steps between checkpoints; there is one after the last step too
     #[arg(
         help_heading = CHECKPOINTS,
         long,
@@ -83,7 +83,7 @@ pub struct TrainArguments {
         value_name = "N"
     )]
     pub every: u64,
-    /// How many checkpoints are kept: the newest; without it, all
+    /// Number of newest checkpoints to keep; the default keeps all
     #[arg(
         help_heading = CHECKPOINTS,
         long,
@@ -92,11 +92,11 @@ pub struct TrainArguments {
         value_name = "N"
     )]
     pub keep: Option<u64>,
-    /// Go on from the newest checkpoint of this folder, or from this checkpoint (DIR/step-000050)
+    /// Resume from the newest checkpoint of this folder, or from this checkpoint (DIR/step-000050)
     #[arg(help_heading = CHECKPOINTS, long, group = "goes_on", value_name = "DIR")]
     pub resume: Option<PathBuf>,
-    /// Go on from the newest checkpoint of `--checkpoint` if there is one, else start: for launchers that
-    /// start again
+    /// Resume from the newest checkpoint of `--checkpoint` if there is one, else start afresh: for launchers
+    /// that restart
     #[arg(
         help_heading = CHECKPOINTS,
         long = "continue",
@@ -104,10 +104,10 @@ pub struct TrainArguments {
         group = "goes_on"
     )]
     pub go_on: bool,
-    /// Go on though the checkpoint's loss, decay, clipping, batch or data are not those of this run
+    /// Resume even if the checkpoint has another loss, decay, clipping, batch or data
     #[arg(help_heading = CHECKPOINTS, long, requires = "goes_on")]
     pub accept_changes: bool,
-    /// Where the trained parameters are written, under their names in the model
+    /// File to write the trained parameters to, under their names in the model
     #[arg(help_heading = OUTPUTS, long, default_value = "weights.safetensors", value_name = "FILE")]
     pub weights: PathBuf,
     /// Write the model with its new weights too
@@ -116,10 +116,10 @@ pub struct TrainArguments {
     /// Write a line of JSON for each step
     #[arg(help_heading = OUTPUTS, long, value_name = "FILE")]
     pub log: Option<PathBuf>,
-    /// Where the model of the plan is, if not where the plan says
+    /// Path of the plan's model, if it has moved since the plan was made
     #[arg(long, value_name = "FILE")]
     pub model: Option<PathBuf>,
-    /// On what ranks run.
+    /// Device that ranks run on.
     #[command(flatten)]
     pub on: DeviceArguments,
     /// What holds where each rank is a process.
@@ -181,11 +181,11 @@ impl WidthName {
 /// How the learning rate changes after the warm-up.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 pub enum ShapeName {
-    /// It stays.
+    /// Constant.
     Constant,
-    /// It falls by as much in each step.
+    /// Linear decay.
     Linear,
-    /// It falls slowly, then fast, then slowly, as half a wave.
+    /// Cosine decay.
     Cosine,
 }
 

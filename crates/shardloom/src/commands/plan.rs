@@ -147,7 +147,7 @@ fn planned(arguments: &PlanArguments, context: &mut Context<'_, '_>) -> Result<S
     Ok(Said { text, json })
 }
 
-/// What may be computed again, in the order in which it is tried. Other runtimes compute the same again of every
+/// What may be recomputed, in the order in which it is tried. Other runtimes compute the same again of every
 /// block.
 fn decisions(arguments: &PlanArguments) -> Vec<Decisions> {
     match (arguments.runtime, arguments.recipe.of_every_block()) {
@@ -159,7 +159,7 @@ fn decisions(arguments: &PlanArguments) -> Vec<Decisions> {
     }
 }
 
-/// What each kind of block keeps, where some of it is computed again.
+/// What each kind of block keeps, where some of it is recomputed.
 fn kept(prepared: &Prepared, plan: &Plan) -> Vec<String> {
     let (Some(variants), Some(recipe)) = (&prepared.variants, &plan.recipe) else { return vec![] };
     let stories = explained::blocks(plan, &variants.sections(recipe));

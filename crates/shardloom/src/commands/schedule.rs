@@ -29,7 +29,7 @@ pub(crate) fn schedule(arguments: &ScheduleArguments) -> Result<Said, Failure> {
     let title = format!(
         "{name}: {} on {}, {}",
         counted(schedule.stages(), "stage"),
-        counted(schedule.groups.len(), "stage group"),
+        counted(schedule.groups.len(), "pipeline rank"),
         counted(verified.micro_batches(), "micro-batch")
     );
     let told = Told { title, chart, live: live(&verified), micro_batches: verified.micro_batches() };
@@ -52,7 +52,8 @@ fn named(kind: Kind, arguments: &ScheduleArguments) -> Result<Verified, Failure>
     let chunks = arguments.chunks.unwrap_or(if kind.interleaves() { 2 } else { 1 });
     let usage = |error: String| Failure::Usage(format!("schedule: {error}"));
     if chunks > 0 && !stages.is_multiple_of(chunks) {
-        let message = format!("{stages} stages, expected a multiple of the {chunks} chunks of a stage group");
+        let message =
+            format!("{stages} stages, expected a multiple of the {chunks} chunks of a pipeline rank");
         return Err(usage(message));
     }
     let groups = stages.checked_div(chunks).unwrap_or(0);

@@ -160,7 +160,7 @@ fn what_units_do_not_take_stays_in_bf16() {
     assert_eq!(eight(&[32, 32], 32, Precision::Fp8), 0);
 }
 
-/// What is computed again is narrow again.
+/// Recomputation is narrow again.
 #[test]
 fn products_that_are_done_again_are_narrow() {
     let step = stepped(&model(&[32, 32, 32, 16], 32), Precision::Fp8, &Recompute::Full);

@@ -94,7 +94,7 @@ fn attempt(
     match taken_apart(&opener.said_until(deadline)?).unwrap_or_default().as_slice() {
         [welcome] if welcome == WELCOME => Ok((opener, sealer)),
         [refused, words] if refused == REFUSED => Err(CallError::Refused(words.clone())),
-        _ => Err(CallError::Broken("it says what makes no sense".to_owned())),
+        _ => Err(CallError::Broken("its message is invalid".to_owned())),
     }
 }
 

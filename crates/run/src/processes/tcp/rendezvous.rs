@@ -144,7 +144,7 @@ struct Arrival {
 /// Who has come; in words why it does not belong here.
 fn arrival(joining: &Joining, guest: &Guest) -> Result<Arrival, String> {
     let from = guest.address;
-    let said = taken_apart(&guest.said).ok_or_else(|| format!("{from} says what makes no sense"))?;
+    let said = taken_apart(&guest.said).ok_or_else(|| format!("the message of {from} is invalid"))?;
     let [rank, host, place, size, alike @ ..] = said.as_slice() else {
         return Err(format!("{from} says too little"));
     };
@@ -216,7 +216,7 @@ fn other(joining: &Joining, flight: &Arc<Flight>, deadline: Instant) -> Result<A
             post.leave_at_once();
             return Err(JoinError::Told(words.clone()));
         }
-        _ => return Err(unreachable(joining, "it says what makes no sense")),
+        _ => return Err(unreachable(joining, "its message is invalid")),
     };
     (0..).zip(hosts).for_each(|(rank, host)| post.set_host(rank, host.clone()));
     if let Err(error) = meet(joining, &post, door.as_ref(), session, places) {

@@ -173,7 +173,7 @@ pub(super) const TAKEN: &[(&str, &str)] = &[
     ("moe_hybridep_num_sms", "`flex` as the framework's figures say"),
     ("overlap_moe_expert_parallel_comm", "traffic of experts that nothing hides"),
     ("delay_wgrad_compute", "gradients of weights at once"),
-    ("moe_layer_recompute", "kept, not computed again"),
+    ("moe_layer_recompute", "kept, not recomputed"),
     ("no_overlap_p2p_communication", "messages of stages as the framework's figures say"),
     ("overlap_p2p_communication", "messages of stages as the framework's figures say"),
     ("overlap_p2p_comm", "messages of stages as the framework's figures say"),

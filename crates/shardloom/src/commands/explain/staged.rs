@@ -213,13 +213,13 @@ fn crossings_json(pipeline: &Pipeline) -> Value {
         .collect()
 }
 
-/// Where memory made the plan dearer: what is computed again, and schedules that do not fit.
+/// Where memory made the plan dearer: recomputation, and schedules that do not fit.
 fn beyond(pipeline: &Pipeline) -> Vec<String> {
     let mut all = Vec::new();
     let again = pipeline.recipe.recompute.iter().filter(|it| **it != Recompute::Nothing).count();
     if again > 0 {
         all.push(format!(
-            "{again} of {} blocks are computed again in part, to hold less",
+            "{again} of {} blocks are recomputed in part, to hold less",
             pipeline.recipe.recompute.len()
         ));
     }
