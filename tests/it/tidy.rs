@@ -278,6 +278,23 @@ fn links_of_pages_resolve() {
     nothing(&wrong);
 }
 
+#[test]
+fn the_table_of_contents_has_every_page_once_by_its_title() {
+    let contents = read("docs/SUMMARY.md");
+    let pages = files("docs", ".md").into_iter().filter(|it| it != "docs/SUMMARY.md");
+    let line = |path: String| {
+        let title = read(&path).lines().next().unwrap_or_default().trim_start_matches("# ").to_owned();
+        format!("- [{title}]({})", path.trim_start_matches("docs/"))
+    };
+    let expected: BTreeSet<String> = pages.map(line).collect();
+    let found: Vec<String> =
+        contents.lines().map(|it| it.trim().to_owned()).filter(|it| it.starts_with("- ")).collect();
+    let wrong = found.iter().filter(|it| !expected.contains(*it)).map(|it| format!("no such page: {it}"));
+    let missing = expected.iter().filter(|it| found.iter().filter(|found| found == it).count() != 1);
+    let missing = missing.map(|it| format!("docs/SUMMARY.md has not once: {it}"));
+    nothing(&wrong.chain(missing).collect::<Vec<_>>());
+}
+
 /// What lies beside the repository may be tested with when it is there, and is needed for nothing.
 #[test]
 fn nothing_outside_the_repository_is_needed() {
