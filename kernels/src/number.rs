@@ -56,70 +56,87 @@ pub(crate) trait Float: Number {
     fn tanh(self) -> Self;
 }
 
-impl Number for f32 {
-    const ZERO: Self = 0.0;
-    const ONE: Self = 1.0;
-    const LOWEST: Self = Self::NEG_INFINITY;
-    const HIGHEST: Self = Self::INFINITY;
+/// What both floats share; how f64 is rounded and powers are theirs.
+macro_rules! float {
+    ($float:ty, $rounded:expr, $power:expr) => {
+        impl Number for $float {
+            const ZERO: Self = 0.0;
+            const ONE: Self = 1.0;
+            const LOWEST: Self = Self::NEG_INFINITY;
+            const HIGHEST: Self = Self::INFINITY;
 
-    #[inline(always)]
-    #[expect(clippy::cast_possible_truncation, reason = "rounding to the nearest is meant")]
-    fn of_f64(number: f64) -> Self {
-        number as Self
-    }
+            #[inline(always)]
+            fn of_f64(number: f64) -> Self {
+                $rounded(number)
+            }
 
-    #[inline(always)]
-    fn to_f64(self) -> f64 {
-        f64::from(self)
-    }
+            #[inline(always)]
+            fn to_f64(self) -> f64 {
+                self.into()
+            }
 
-    #[inline(always)]
-    fn plus(self, other: Self) -> Self {
-        self + other
-    }
+            #[inline(always)]
+            fn plus(self, other: Self) -> Self {
+                self + other
+            }
 
-    #[inline(always)]
-    fn minus(self, other: Self) -> Self {
-        self - other
-    }
+            #[inline(always)]
+            fn minus(self, other: Self) -> Self {
+                self - other
+            }
 
-    #[inline(always)]
-    fn times(self, other: Self) -> Self {
-        self * other
-    }
+            #[inline(always)]
+            fn times(self, other: Self) -> Self {
+                self * other
+            }
 
-    #[inline(always)]
-    fn over(self, other: Self) -> Self {
-        self / other
-    }
+            #[inline(always)]
+            fn over(self, other: Self) -> Self {
+                self / other
+            }
 
-    fn modulo(self, other: Self) -> Self {
-        let remainder = self % other;
-        if remainder != 0.0 && (remainder < 0.0) != (other < 0.0) { remainder + other } else { remainder }
-    }
+            fn modulo(self, other: Self) -> Self {
+                let remainder = self % other;
+                if remainder != 0.0 && (remainder < 0.0) != (other < 0.0) {
+                    remainder + other
+                } else {
+                    remainder
+                }
+            }
 
-    fn remainder(self, other: Self) -> Self {
-        self % other
-    }
+            fn remainder(self, other: Self) -> Self {
+                self % other
+            }
 
-    fn power(self, other: Self) -> Self {
-        libm::powf(self, other)
-    }
+            fn power(self, other: Self) -> Self {
+                $power(self, other)
+            }
 
-    #[inline(always)]
-    fn larger(self, other: Self) -> Self {
-        if (self > other) | self.is_nan() { self } else { other }
-    }
+            #[inline(always)]
+            fn larger(self, other: Self) -> Self {
+                if (self > other) | self.is_nan() { self } else { other }
+            }
 
-    #[inline(always)]
-    fn smaller(self, other: Self) -> Self {
-        if (self < other) | self.is_nan() { self } else { other }
-    }
+            #[inline(always)]
+            fn smaller(self, other: Self) -> Self {
+                if (self < other) | self.is_nan() { self } else { other }
+            }
 
-    #[inline(always)]
-    fn is_not_a_number(self) -> bool {
-        self.is_nan()
-    }
+            #[inline(always)]
+            fn is_not_a_number(self) -> bool {
+                self.is_nan()
+            }
+        }
+    };
+}
+
+float!(f32, nearest, libm::powf);
+float!(f64, std::convert::identity, libm::pow);
+
+#[inline(always)]
+#[expect(clippy::cast_possible_truncation, reason = "rounding to the nearest is meant")]
+fn nearest(number: f64) -> f32 {
+    number as f32
 }
 
 impl Float for f32 {
@@ -141,71 +158,6 @@ impl Float for f32 {
     #[inline(always)]
     fn tanh(self) -> Self {
         approximate::tanh(self)
-    }
-}
-
-impl Number for f64 {
-    const ZERO: Self = 0.0;
-    const ONE: Self = 1.0;
-    const LOWEST: Self = Self::NEG_INFINITY;
-    const HIGHEST: Self = Self::INFINITY;
-
-    #[inline(always)]
-    fn of_f64(number: f64) -> Self {
-        number
-    }
-
-    #[inline(always)]
-    fn to_f64(self) -> f64 {
-        self
-    }
-
-    #[inline(always)]
-    fn plus(self, other: Self) -> Self {
-        self + other
-    }
-
-    #[inline(always)]
-    fn minus(self, other: Self) -> Self {
-        self - other
-    }
-
-    #[inline(always)]
-    fn times(self, other: Self) -> Self {
-        self * other
-    }
-
-    #[inline(always)]
-    fn over(self, other: Self) -> Self {
-        self / other
-    }
-
-    fn modulo(self, other: Self) -> Self {
-        let remainder = self % other;
-        if remainder != 0.0 && (remainder < 0.0) != (other < 0.0) { remainder + other } else { remainder }
-    }
-
-    fn remainder(self, other: Self) -> Self {
-        self % other
-    }
-
-    fn power(self, other: Self) -> Self {
-        libm::pow(self, other)
-    }
-
-    #[inline(always)]
-    fn larger(self, other: Self) -> Self {
-        if (self > other) | self.is_nan() { self } else { other }
-    }
-
-    #[inline(always)]
-    fn smaller(self, other: Self) -> Self {
-        if (self < other) | self.is_nan() { self } else { other }
-    }
-
-    #[inline(always)]
-    fn is_not_a_number(self) -> bool {
-        self.is_nan()
     }
 }
 

@@ -52,7 +52,7 @@ pub struct CpuRun {
     /// Its vocabulary
     #[arg(long, default_value_t = 50_257, value_name = "N")]
     pub vocabulary: u64,
-    /// Where its weights and the inputs start from
+    /// Seed of its weights and of the inputs
     #[arg(long, default_value_t = 0)]
     pub seed: u64,
     /// Steps that are measured

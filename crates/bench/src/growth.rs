@@ -33,7 +33,7 @@ const WAITING: usize = 4;
 /// `bench growth`.
 #[derive(Args, Clone, Debug)]
 pub struct Growth {
-    /// Of how many nodes models are; may be repeated
+    /// Number of nodes of a model; may be repeated
     #[arg(long, default_values_t = [1_000, 4_000, 16_000], value_name = "N")]
     pub nodes: Vec<usize>,
     /// Only models of kinds whose names contain this: chain, layers, residual, wide, random

@@ -57,7 +57,7 @@ pub enum Benchmark {
     Cluster(Cluster),
     /// Simulate plans by the clock of their machines
     Simulate(Simulate),
-    /// Simulate plans with exchanges beside computing, and in the order in which programs are built
+    /// Simulate plans with overlapped communication, and in the order in which programs are built
     Exposed(Exposed),
     /// Bring values from mesh to mesh by each strategy, by the clock, in the published cases
     Resharding(Resharded),

@@ -52,7 +52,7 @@ pub struct Planning {
     /// of the cross-entropy of `logits` where there is none
     #[arg(long)]
     pub train: bool,
-    /// What a device may hold, if not what the machine says
+    /// Memory limit of a device; the default is the machine's
     #[arg(long, value_name = "BYTES", value_parser = quantity::parse_bytes)]
     pub memory: Option<u64>,
     /// Append what is measured to this file

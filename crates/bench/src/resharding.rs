@@ -23,10 +23,10 @@ pub struct Resharded {
     /// The most chunks of a broadcast
     #[arg(long, default_value_t = 64, value_parser = clap::value_parser!(u64).range(1..=4096), value_name = "N")]
     pub chunks: u64,
-    /// How many times as fast links inside a node are as its adapter
+    /// Speed of the links inside a node, as a multiple of its adapter's
     #[arg(long, default_value_t = 1e9, value_parser = above_zero, value_name = "RATIO")]
     pub inside: f64,
-    /// What a message takes besides its bytes, as a part of what the whole value takes over an adapter
+    /// Latency of a message, as a part of the time of the whole tensor over an adapter
     #[arg(long, default_value_t = 0.0, value_parser = zero_or_more, value_name = "PART")]
     pub latency: f64,
 }

@@ -23,7 +23,7 @@ pub struct Simulate {
     /// The plans and pipelines (.json), for machines that come with the program
     #[arg(required = true)]
     pub plans: Vec<PathBuf>,
-    /// How often each is simulated; the mean is reported
+    /// Number of simulations of each plan; the mean is reported
     #[arg(long, default_value_t = 20, value_parser = clap::value_parser!(u32).range(1..), value_name = "N")]
     pub rounds: u32,
     /// Append what is measured to this file

@@ -50,16 +50,16 @@ pub struct Training {
     /// Examples of a step; a multiple of 4
     #[arg(long, default_value_t = 24, value_name = "N", value_parser = clap::value_parser!(u64).range(1..))]
     pub batch: u64,
-    /// How many steps are trained
+    /// Number of training steps
     #[arg(long, default_value_t = 200, value_name = "N", value_parser = clap::value_parser!(u32).range(2..))]
     pub steps: u32,
-    /// In how many steps the learning rate rises
+    /// Number of warm-up steps
     #[arg(long, default_value_t = 20, value_name = "N")]
     pub warm_up: u32,
     /// The learning rate after that, from which it falls to a tenth
     #[arg(long, default_value_t = 2e-3, value_name = "X")]
     pub lr: f64,
-    /// Where the first weights and the order of examples start from
+    /// Seed of the initial weights and of the order of examples
     #[arg(long, default_value_t = 0)]
     pub seed: u64,
     /// Draw the losses into this file (SVG)

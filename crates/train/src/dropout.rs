@@ -3,6 +3,7 @@
 use planner_ir::{Binary, DType, Emit, Graph, Op, Phase, Source, Type, ValueId};
 
 use crate::SEED;
+use crate::ends::end;
 
 /// The program with a seed for each dropout: an input, plus how many dropouts come before. Layers
 /// hand the sum on, so that equal ones stay equal.
@@ -33,9 +34,6 @@ pub(crate) fn with_seeds(graph: &Graph) -> Graph {
             map[from.0] = result;
         }
     }
-    to.outputs = graph.outputs.clone();
-    for output in &mut to.outputs {
-        output.value = map[output.value.0];
-    }
+    end(&mut to, graph, &map);
     to
 }

@@ -11,6 +11,7 @@
 //! ZeRO-parallel follows from its loops.
 
 mod roles; // which weights are parameters
+mod ends; // outputs, and what states become
 mod tie; // parameters that an exporter wrote twice
 mod forward; // the loss as a sum and a count
 mod loss; // where the loss is a quotient

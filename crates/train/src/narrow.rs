@@ -23,10 +23,11 @@
 use std::collections::BTreeMap;
 
 use plan::{Precision, Scaling};
-use planner_ir::{Carried, Contract, DType, Graph, Label, Node, NodeId, Op, OpClass, Output, Phase};
-use planner_ir::{Source, StateKind, Training, Type, ValueId};
+use planner_ir::{Contract, DType, Graph, Label, Node, NodeId, Op, OpClass, Phase};
+use planner_ir::{Source, StateKind, Type, ValueId};
 
 use crate::derived::Step;
+use crate::ends::end;
 use crate::prune::Emitted;
 
 /// What extents of a product are a multiple of: 16 bytes.
@@ -164,13 +165,7 @@ impl Narrowing<'_> {
             }
             self.places.push(NodeId(self.to.nodes.len() - 1));
         }
-        let output = |it: &Output| Output { name: it.name.clone(), value: self.map[it.value.0] };
-        self.to.outputs = from.outputs.iter().map(output).collect();
-        let moved = |it: &Carried| Carried { state: self.map[it.state.0], next: self.map[it.next.0] };
-        self.to.training = from.training.as_ref().map(|training| Training {
-            micro_batches: training.micro_batches,
-            carried: training.carried.iter().map(moved).collect(),
-        });
+        end(&mut self.to, from, &self.map);
     }
 
     /// Adds an operation with the phase and the name of one of the step.

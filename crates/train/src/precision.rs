@@ -14,6 +14,7 @@ use plan::{Precision, Recipe};
 use planner_ir::{DType, Emit, Graph, Op, Phase, Source, Type, ValueId};
 
 use crate::TrainError;
+use crate::ends::end;
 use crate::step::trained;
 
 /// The program with its model in bf16.
@@ -68,10 +69,7 @@ pub(crate) fn in_bf16(graph: &Graph, recipe: &Recipe) -> Result<Graph, TrainErro
             map[from.0] = result;
         }
     }
-    to.outputs = graph.outputs.clone();
-    for output in &mut to.outputs {
-        output.value = map[output.value.0];
-    }
+    end(&mut to, graph, &map);
     Ok(to)
 }
 

@@ -1,8 +1,9 @@
 //! A step without what nothing needs.
 
-use planner_ir::{Carried, Graph, NodeId, Output, Source, Training, ValueId};
+use planner_ir::{Graph, NodeId, Source, Training, ValueId};
 
 use crate::derived::Step;
+use crate::ends::end;
 use crate::tape::Tape;
 
 /// A step, or a part of one, as it was emitted.
@@ -27,9 +28,8 @@ impl Emitted<'_> {
     /// operations, those without operation first; and where each operation went.
     pub(crate) fn pruned(&self) -> (Step, Vec<Option<NodeId>>) {
         let Self { graph, homes, forward } = *self;
-        let training = graph.training.clone().unwrap_or(Training { micro_batches: 1, carried: vec![] });
         let mut needed = vec![false; graph.values.len()];
-        let carried = training.carried.iter().map(|it| it.next);
+        let carried = graph.training.iter().flat_map(|it| &it.carried).map(|it| it.next);
         for value in graph.outputs.iter().map(|it| it.value).chain(carried) {
             needed[value.0] = true;
         }
@@ -70,12 +70,8 @@ impl Emitted<'_> {
                 map[from.0] = to;
             }
         }
-        let output = |it: &Output| Output { name: it.name.clone(), value: map[it.value.0] };
-        step.graph.outputs = graph.outputs.iter().map(output).collect();
-        let moved = |it: &Carried| Carried { state: map[it.state.0], next: map[it.next.0] };
-        let mut carried: Vec<Carried> = training.carried.iter().map(moved).collect();
-        carried.sort_by_key(|it| it.state);
-        step.graph.training = Some(Training { carried, ..training });
+        end(&mut step.graph, graph, &map);
+        step.graph.training.get_or_insert(Training { micro_batches: 1, carried: vec![] });
         (step, places)
     }
 }

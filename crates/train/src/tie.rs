@@ -8,6 +8,7 @@ use plan::Tie;
 use planner_ir::{DType, Emit, Graph, Op, Phase, Source, Type, ValueId};
 
 use crate::TrainError;
+use crate::ends::end;
 use crate::roles::{Known, Use, Uses, is_made};
 
 /// The matrices that are copies of an earlier one, element by element, of those that may be.
@@ -77,10 +78,7 @@ pub fn tied(graph: &Graph, ties: &[Tie]) -> Result<Graph, TrainError> {
             map[from.0] = result;
         }
     }
-    to.outputs = graph.outputs.clone();
-    for output in &mut to.outputs {
-        output.value = map[output.value.0];
-    }
+    end(&mut to, graph, &map);
     Ok(to)
 }
 

@@ -10,6 +10,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use planner_ir::{DType, Emit, Graph, Op, Phase, Source, Type, ValueId};
 
 use crate::TrainError;
+use crate::ends::end;
 use crate::precision::making;
 use crate::step::trained;
 use plan::Recipe;
@@ -64,9 +65,6 @@ fn widened(graph: &Graph, trained: &BTreeSet<String>) -> Graph {
             map[from.0] = result;
         }
     }
-    to.outputs = graph.outputs.clone();
-    for output in &mut to.outputs {
-        output.value = map[output.value.0];
-    }
+    end(&mut to, graph, &map);
     to
 }

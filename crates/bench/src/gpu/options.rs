@@ -14,12 +14,12 @@ pub struct OnGpu {
     /// Take everything so small that it is soon done: to see that it works, its times mean nothing
     #[arg(long)]
     pub quick: bool,
-    /// The shipped machine, or the file, whose numbers are those of this GPU where nothing measures them; else
-    /// that of the GPU's name
+    /// Shipped machine or machine file for the numbers of this GPU that are not measured; the default goes by the
+    /// GPU's name
     #[arg(long, value_name = "MACHINE", conflicts_with = "machine")]
     pub like: Option<String>,
-    /// The machine, or the file of one that was calibrated, whose prices are beside what is measured; else one
-    /// that is fitted to what is measured here
+    /// Machine, or file of a calibrated one, whose estimates are compared with the measurements; the default is
+    /// fitted to them
     #[arg(long, value_name = "MACHINE")]
     pub machine: Option<String>,
     /// Write the machine that is fitted to this file

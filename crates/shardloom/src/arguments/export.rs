@@ -80,5 +80,5 @@ Examples:
   shardloom export serving.json --to vllm -o vllm
   shardloom export plan.json --to chakra -o traces
 
-What of the plan the target has no words for is printed, and what a step takes as the target runs it, by the
-prices that the plan was made with. The model has to be where the plan says.";
+The command prints what of the plan the target cannot express, and the step time as the target runs it, with the
+costs that the plan was made with. The model has to be where the plan says.";

@@ -79,5 +79,5 @@ Examples:
   shardloom score --deepspeed ds.json --config config.json --sequence 4096 --machine a100-80g-16x
   shardloom score --bridge recipe.yaml --machine b200-180g-64x --json
 
-Prices are those of `predict`, with the framework's figures; every setup that the framework runs on as many
-devices is looked at.";
+Costs are those of `predict`, with the framework's figures. The search space is every setup that the framework
+runs on this many devices.";

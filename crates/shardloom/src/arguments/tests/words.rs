@@ -22,7 +22,7 @@ const WORDS: [&str; 17] = [
     "makes no sense",
     "no sense",
     "owed sum",
-    "prices",
+    " prices",
     "stage group",
     "sum owed",
     "what it takes",
