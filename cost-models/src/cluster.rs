@@ -145,8 +145,7 @@ impl fmt::Display for ClusterError {
             }
             Self::Leaves(name) => write!(
                 f,
-                "the network of `{name}` has leaves, expected none: which kind of nodes is at which leaf is not \
-                 said"
+                "the network of `{name}` has leaves, expected none: the kind of nodes at each leaf is unknown"
             ),
             Self::TooMany(devices) => {
                 write!(f, "{devices} devices, expected at most {}", Machine::DEVICE_LIMIT)
