@@ -186,7 +186,7 @@ pub fn page() -> String {
 }
 
 const ABOUT: &str = "\
-# Stated setups
+# Estimates of stated setups
 
 `shardloom predict --config RUN.toml` estimates the time and the memory of a training step that is stated in
 Megatron's words, without a search. A file has one `key = value` on a line:

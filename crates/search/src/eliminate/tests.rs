@@ -140,6 +140,31 @@ fn what_has_no_choice_is_in_no_table_with_others() {
 }
 
 #[test]
+fn of_the_orders_within_limits_that_of_least_work_is_taken() {
+    let (mut none, mut other) = (0, 0);
+    for seed in 0..400 {
+        let mut dice = Dice(seed);
+        let domains: Vec<usize> = (0..dice.between(6, 14)).map(|_| dice.between(1, 5)).collect();
+        let problem = random(&mut dice, &domains, 3);
+        let kept: Vec<usize> = (0..domains.len()).filter(|_| dice.below(5) == 0).collect();
+        let shape = order::Shape::of(&problem);
+        let all = order::Greed::ALL.map(|greed| shape.greedy(&kept, greed, f64::INFINITY));
+        let limit = &all[dice.below(3) as usize];
+        let less = [1.0, 0.999][dice.below(2) as usize];
+        let limits = Limits {
+            entries: limit.entries * less,
+            work: [limit.work, f64::INFINITY][dice.below(2) as usize],
+        };
+        let within = all.iter().filter(|it| limits.hold(it));
+        let expected = within.min_by(|a, b| a.work.total_cmp(&b.work));
+        none += usize::from(expected.is_none());
+        other += usize::from(expected.is_some_and(|it| it.work > order(&problem, &kept).work));
+        assert_eq!(order_within(&problem, &kept, limits).as_ref(), expected, "seed {seed}");
+    }
+    assert!(none > 20 && none < 380 && other > 0, "{none} {other}");
+}
+
+#[test]
 fn each_next_node_is_the_best_by_its_order() {
     let mut ended = 0;
     for seed in 0..200 {
