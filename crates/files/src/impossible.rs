@@ -106,17 +106,19 @@ pub fn refuse(path: &Path, graph: &Graph, mut known: BTreeMap<String, Array>) ->
                 row >= i128::from(rows) || row < -i128::from(rows)
             });
             if let Some(row) = missing {
-                let of = match &graph.value(*data).source {
-                    Source::Weight(name) => format!("`{name}`"),
-                    _ => "a table".to_owned(),
+                let (of, why) = match &graph.value(*data).source {
+                    Source::Weight(name) => (
+                        format!("`{name}`"),
+                        "the model knows as many positions as that, and a sequence is longer; give a shorter one",
+                    ),
+                    _ => (
+                        "a table that it computes".to_owned(),
+                        "the model was exported for other sizes; give those, often a batch of 1",
+                    ),
                 };
                 return Err(Failure::file(
                     path,
-                    format!(
-                        "`{}` looks up row {row} of {of}, which has {rows}: the model knows as many positions as \
-                         that, and a sequence is longer; give a shorter one",
-                        node.origin
-                    ),
+                    format!("`{}` looks up row {row} of {of}, which has {rows}: {why}", node.origin),
                 ));
             }
         }
@@ -152,5 +154,38 @@ fn integers(array: &Array) -> Vec<i64> {
         DType::I64 => bytes.as_chunks::<8>().0.iter().map(|it| i64::from_le_bytes(*it)).collect(),
         DType::I32 => bytes.as_chunks::<4>().0.iter().map(|it| i32::from_le_bytes(*it).into()).collect(),
         _ => Vec::new(),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use planner_ir::parse_graph;
+
+    use super::*;
+
+    #[test]
+    fn rows_that_a_table_lacks_are_refused_by_what_the_table_is() {
+        let said = |table: &str, rows: &[i64]| {
+            let text = format!(
+                "graph \"g\" {{\n  %0 = input \"ids\" : i64[2]\n  %1 = {table} : f32[8,4]\n  \
+                 %2 = exp %1 : f32[8,4]\n  %3 = gather dim=0 %{} %0 : f32[2,4]\n  return \"y\" %3\n}}\n",
+                if table.starts_with("weight") { 1 } else { 2 }
+            );
+            let known = BTreeMap::from([("ids".to_owned(), Array::of([2], rows).unwrap())]);
+            let refused = refuse(Path::new("m.onnx"), &parse_graph(&text).unwrap(), known);
+            refused.err().map(|it| it.to_string())
+        };
+        let (weight, input) = ("weight \"wpe\"", "input \"x\"");
+        assert_eq!((said(weight, &[-8, 7]), said(input, &[0, 7])), (None, None));
+        let positions = said(weight, &[0, 8]).unwrap();
+        assert!(
+            positions.contains("row 8 of `wpe`, which has 8: the model knows as many positions"),
+            "{positions}"
+        );
+        let sizes = said(input, &[-9, 0]).unwrap();
+        assert!(
+            sizes.contains("row -9 of a table that it computes, which has 8: the model was exported"),
+            "{sizes}"
+        );
     }
 }

@@ -149,12 +149,10 @@ fn of_the_orders_within_limits_that_of_least_work_is_taken() {
         let kept: Vec<usize> = (0..domains.len()).filter(|_| dice.below(5) == 0).collect();
         let shape = order::Shape::of(&problem);
         let all = order::Greed::ALL.map(|greed| shape.greedy(&kept, greed, f64::INFINITY));
-        let limit = &all[dice.below(3) as usize];
-        let less = [1.0, 0.999][dice.below(2) as usize];
-        let limits = Limits {
-            entries: limit.entries * less,
-            work: [limit.work, f64::INFINITY][dice.below(2) as usize],
-        };
+        let limit = &all[dice.between(0, 2)];
+        let less = [1.0, 0.999][dice.between(0, 1)];
+        let limits =
+            Limits { entries: limit.entries * less, work: [limit.work, f64::INFINITY][dice.between(0, 1)] };
         let within = all.iter().filter(|it| limits.hold(it));
         let expected = within.min_by(|a, b| a.work.total_cmp(&b.work));
         none += usize::from(expected.is_none());
