@@ -76,19 +76,19 @@ fn a_rank_that_stops_while_it_joins_is_named_and_no_other() {
     let mut held = Vec::new();
     // Before it knows where the others are.
     assert_eq!(stops(|opener, sealer| held.push((opener, sealer))), expected);
-    // When it knows, and goes to none of them.
-    let told = stops(|mut opener, mut sealer| {
+    // When it knows, and goes to none of them: all have come then.
+    let told = |mut opener: Opener, mut sealer: Sealer| {
         opener.let_wait().unwrap();
         opener.set_silence(Some(Duration::from_millis(100))).unwrap();
         // It gives signs of life until then.
         while !matches!(opener.next(1 << 20), Ok(Frame::Message(-1, _))) {
             sealer.beat(Doing::default()).unwrap();
         }
-        held.push((opener, sealer));
-    });
-    assert_eq!(told, expected);
+        (opener, sealer)
+    };
+    assert_eq!(stops(|opener, sealer| held.push(told(opener, sealer))), expected);
     let gone = "rank 3 on `host-3` is gone: its connection has ended".to_owned();
-    assert_eq!(stops(|opener, sealer| drop((opener, sealer))), [(Some(gone), 5), (None, 5), (None, 5)]);
+    assert_eq!(stops(|opener, sealer| drop(told(opener, sealer))), [(Some(gone), 5), (None, 5), (None, 5)]);
 }
 
 /// Strangers who hold more connections than may be about to say who they are, and make new ones as soon as
