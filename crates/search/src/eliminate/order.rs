@@ -83,14 +83,7 @@ pub fn order(problem: &Problem, kept: &[usize]) -> Order {
 /// The order of least work among those tried that keep these limits, if there is one: it is given up where it
 /// comes to more, which may be long before its end.
 pub(crate) fn order_within(problem: &Problem, kept: &[usize], limits: Limits) -> Option<Order> {
-    let shape = Shape::of(problem);
-    Greed::ALL.into_iter().fold(None, |best: Option<Order>, greed| {
-        let work = best.as_ref().map_or(limits.work, |best| best.work);
-        let limits = Limits { work, ..limits };
-        let other = Greedy::new(&shape, kept, greed).run(limits);
-        let is_better = limits.hold(&other) && best.as_ref().is_none_or(|best| other.work < best.work);
-        if is_better { Some(other) } else { best }
-    })
+    Some(Shape::of(problem).least(kept, limits)).filter(|it| limits.hold(it))
 }
 
 impl Order {
@@ -116,15 +109,22 @@ impl Shape {
 
     /// See [`order`].
     pub(super) fn order(&self, kept: &[usize]) -> Order {
+        self.least(kept, Limits::NONE)
+    }
+
+    /// Of the orders that keep these limits that of least work; if none does, what there is of one.
+    fn least(&self, kept: &[usize], limits: Limits) -> Order {
+        let by = |greed, limits| Greedy::new(self, kept, greed).run(limits);
         // Where nothing is chosen every order makes tables of one entry.
         if self.joins().next().is_none() {
-            return self.greedy(kept, Greed::Weight, f64::INFINITY);
+            return by(Greed::Weight, limits);
         }
-        let by = |greed, most| self.greedy(kept, greed, most);
         let [first, others @ ..] = Greed::ALL;
-        others.into_iter().fold(by(first, f64::INFINITY), |best, greed| {
-            let other = by(greed, best.work);
-            if other.work < best.work { other } else { best }
+        others.into_iter().fold(by(first, limits), |best, greed| {
+            let holds = limits.hold(&best);
+            let other = by(greed, Limits { work: if holds { best.work } else { limits.work }, ..limits });
+            let is_better = limits.hold(&other) && (!holds || other.work < best.work);
+            if is_better { other } else { best }
         })
     }
 
