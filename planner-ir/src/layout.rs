@@ -167,12 +167,21 @@ impl Layout {
 
     /// The shape of what one device holds.
     pub fn local_shape(&self, shape: &[u64]) -> Vec<u64> {
+        self.local(shape).collect()
+    }
+
+    /// What one device holds of a value (bytes).
+    pub fn local_bytes(&self, type_: &Type) -> u64 {
+        self.local(&type_.shape).product::<u64>() * type_.dtype.bytes()
+    }
+
+    fn local(&self, shape: &[u64]) -> impl Iterator<Item = u64> {
         let local = |(digits, &extent): (&Vec<Digit>, &u64)| {
             let blocks: u64 =
                 digits.iter().filter(|digit| !digit.is_free()).map(|digit| digit.size).product();
             extent / blocks
         };
-        self.dims.iter().zip(shape).map(local).collect()
+        self.dims.iter().zip(shape).map(local)
     }
 
     /// The type of what one device holds.

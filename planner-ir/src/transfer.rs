@@ -155,11 +155,11 @@ impl Move {
         if let Self::Permute { .. } = self {
             let sources = sources(mesh, before, after).unwrap_or_default();
             let moved = (0..).zip(sources).filter(|(device, source)| device != source).count();
-            return u64::try_from(moved).unwrap_or(u64::MAX) * after.local_type(type_).bytes();
+            return u64::try_from(moved).unwrap_or(u64::MAX) * after.local_bytes(type_);
         }
         let group: u64 = self.axes(before).iter().map(|&axis| mesh.size(axis)).product();
-        let held_before = before.local_type(type_).bytes();
-        let held_after = after.local_type(type_).bytes();
+        let held_before = before.local_bytes(type_);
+        let held_after = after.local_bytes(type_);
         let groups = mesh.devices() / group.max(1);
         groups
             * match self {

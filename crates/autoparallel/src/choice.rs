@@ -8,7 +8,7 @@ use std::sync::Mutex;
 
 use files::Failure;
 use plan::{Holding, MachineName, Plan};
-use search::{Cut, PlanError, Prices, Request, Trail};
+use search::{Cut, PlanError, Prices, Request, Trail, UNBOUNDED};
 
 use crate::prepared::Prepared;
 use crate::rows::{brings_together, may_be_split};
@@ -17,9 +17,6 @@ use crate::variants::{Decisions, Norms, Products, Variants};
 
 /// What searches before have met, and whether what is found is enough to know.
 pub(crate) type After<'a, T> = (&'a Mutex<Trail>, &'a dyn Fn(&T) -> bool);
-
-/// More memory than any plan takes (bytes).
-pub(crate) const UNBOUNDED: u64 = 1 << 52;
 
 /// What a search is told besides what it chooses among.
 #[derive(Clone)]
@@ -74,15 +71,16 @@ pub fn planned(
 }
 
 /// The same, from what searches of the same program on the same mesh have seen, to which this one adds, unless less is
-/// enough ([`Request::enough`]).
+/// enough ([`Request::enough`]); what a device holds is told so.
 pub(crate) fn planned_after(
     (trail, enough): After<'_, Plan>,
+    memory: &search::Holds<'_>,
     prepared: &Prepared,
-    file: &plan::ModelFile,
-    target: &Target<'_>,
+    (file, target): (&plan::ModelFile, &Target<'_>),
     prices: &dyn Prices,
 ) -> Result<Plan, PlanError> {
-    Question { trail: Some(trail), enough, ..Question::new(prepared, file, target, prices) }.answered()
+    Question { trail: Some(trail), enough, memory, ..Question::new(prepared, file, target, prices) }
+        .answered()
 }
 
 /// What blocks may be.
@@ -97,11 +95,10 @@ struct Among {
     spelled: Vec<usize>,
 }
 
-/// How it is told what a device holds of a plan.
-fn memory<'a>(target: &Target<'_>) -> &'a search::Holds<'a> {
-    // The programs of one plan do not show what other micro-batches under way take; and where there is room for
-    // anything, it does not matter.
-    if target.live == search::Live::ONE && target.capacity < UNBOUNDED { &held } else { &search::counted }
+/// How it is told what a device holds of a plan: by its programs, where they show it.
+pub(crate) fn memory<'a>(target: &Target<'_>) -> &'a search::Holds<'a> {
+    // The programs of one plan do not show what other micro-batches under way take.
+    if target.live == search::Live::ONE { &held } else { &search::counted }
 }
 
 impl<'a> Question<'a> {
@@ -127,8 +124,7 @@ impl<'a> Question<'a> {
 
     /// The same with this much memory (bytes).
     fn with(&self, capacity: u64) -> Self {
-        let target = Target { capacity, ..self.target };
-        Self { memory: memory(&target), target, ..self.clone() }
+        Self { target: Target { capacity, ..self.target }, ..self.clone() }
     }
 
     fn answered(&self) -> Result<Plan, PlanError> {

@@ -33,7 +33,6 @@ use schedule::Kind;
 use search::cluster::{BlockCost, Found, Outcome, Setups};
 use search::{Live, Trail};
 
-use crate::staged::Forward;
 use finish::{Finished, LESS, Said, Way};
 use known::{Known, WholeStep};
 use parts::{Part, Space, part};
@@ -132,20 +131,20 @@ pub fn cheapest(question: &Question<'_>, say: &dyn Fn(String)) -> Result<Answer,
         }
         setups => setups?,
     };
-    let base = setups.iter().map(|it| it.micro_batches).max().unwrap_or(1);
     say("looking at the model".to_owned());
-    let known = Known::default();
-    let forward = known.of(question, base)?;
+    let known = Known::new(question, &setups.iter().map(|it| it.micro_batches).collect())?;
+    setups.retain(|setup| setup.micro_batches >= known.fewest());
+    let forward = known.first(question)?;
     setups::few_enough(question, forward.blocks())?;
     let having = known.having(question, setups.iter().map(|it| it.micro_batches).collect())?;
     setups.retain(|setup| having.contains(&setup.micro_batches));
     setups.retain(|setup| setup.groups <= forward.blocks());
     ordered::keep(&mut setups, forward.blocks(), &|setup| schedules(question, setup))?;
-    if question.pins.recompute.is_none() && !is_selective(&forward)? {
+    if question.pins.recompute.is_none() && !known.is_selective(question)? {
         setups.retain(|setup| setup.recompute != Recompute::Selective);
     }
     say(format!("pricing {} setups", setups.len()));
-    let sizes = guess::Sizes::of(question, &forward, base)?;
+    let sizes = guess::Sizes::of(question, &known)?;
     let mut asked = Asked::new(question, &known, &setups);
     let mut finished = Finished::default();
     let (mut bound, mut priced) = (0.0, 0);
@@ -198,12 +197,6 @@ pub fn cheapest(question: &Question<'_>, say: &dyn Fn(String)) -> Result<Answer,
 /// What is known of a pipeline that takes so long, where nothing takes less than a bound (seconds).
 fn proof(bound: f64, seconds: f64) -> Proof {
     if bound < seconds { Proof::Gap { lower_bound: bound } } else { Proof::Optimal }
-}
-
-/// Whether there is something in the inside of attention that can be computed again.
-fn is_selective(forward: &Forward) -> Result<bool, Failure> {
-    let step = |again: Recompute| forward.step(Some(&again)).map(|(step, _)| step.graph);
-    Ok(step(Recompute::Selective)? != step(Recompute::Nothing)?)
 }
 
 /// A setup by its number, and the plans that it was priced by: with all memory, or with what there is for so many
@@ -329,7 +322,7 @@ impl<'a> Asked<'a> {
     fn nearest(&self) -> Result<String, Failure> {
         let mut least: Option<(u64, usize)> = None;
         for (number, setup) in self.setups.iter().enumerate() {
-            let bytes = units(self.known.step(self.question, setup)?.least.bytes(setup).ceil());
+            let bytes = units(self.known.least(self.question, setup)?.bytes(setup).ceil());
             least = [least, Some((bytes, number))].into_iter().flatten().min();
         }
         let looked = *self.nearest.lock().unwrap_or_else(PoisonError::into_inner);
@@ -359,9 +352,9 @@ impl<'a> Asked<'a> {
     /// than `below` (seconds).
     fn price(&self, number: usize, plans: &[Option<u64>], below: f64) -> Result<Outcome<Priced>, Failure> {
         let (question, setup) = (self.question, &self.setups[number]);
-        let step = self.known.step(question, setup)?;
+        let least = self.known.least(question, setup)?;
         let ways = schedules(question, setup).into_iter();
-        let ways = ways.map(|way| step.least.seconds(setup, question.capacity(), way));
+        let ways = ways.map(|way| least.seconds(setup, question.capacity(), way));
         let outcome = Outcome { lower_bound: ways.fold(f64::INFINITY, f64::min), ways: Vec::new() };
         if outcome.lower_bound >= below || plans.is_empty() {
             return Ok(outcome);
@@ -372,6 +365,7 @@ impl<'a> Asked<'a> {
         if let Some(before) = before {
             return Ok(before);
         }
+        let step = self.known.step(question, setup)?;
         let outcome = self.planned((number, plans), &step, outcome, below)?;
         priced().insert(asked, outcome.clone());
         Ok(outcome)

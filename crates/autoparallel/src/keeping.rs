@@ -9,7 +9,7 @@ use train::Costs;
 /// part anyway.
 pub(crate) fn costs(plan: &Plan) -> Costs {
     let graph = &plan.graph;
-    let local = |value: ValueId| plan.layouts[value.0].local_type(graph.type_of(value)).bytes();
+    let local = |value: ValueId| plan.layouts[value.0].local_bytes(graph.type_of(value));
     let moved = |copy: &Copy| -> f64 {
         let mut copy = *copy;
         let mut seconds = 0.0;

@@ -101,9 +101,8 @@ fn cache(job: &Job<'_>) -> u64 {
     let plan = &generation.decode;
     let is_part = |name: &str| generation.cache.kept.iter().any(|it| it.present == name);
     let outputs = plan.graph.outputs.iter().zip(&plan.outputs).filter(|(output, _)| is_part(&output.name));
-    let bytes = outputs.map(|(output, copy)| {
-        plan.layout(output.value, *copy).local_type(plan.graph.type_of(output.value)).bytes()
-    });
+    let bytes = outputs
+        .map(|(output, copy)| plan.layout(output.value, *copy).local_bytes(plan.graph.type_of(output.value)));
     bytes.sum()
 }
 

@@ -26,7 +26,7 @@ pub fn bytes_of_steps(
         return Vec::new();
     }
     let operand = |(index, type_): (usize, &Type)| {
-        let block = partition.operand(loops, index).local_type(type_).bytes();
+        let block = partition.operand(loops, index).local_bytes(type_);
         received(mesh, partition.steps, &partition.operand_motion(loops, index)).saturating_mul(block)
     };
     let result = |(index, type_): (usize, &Type)| {

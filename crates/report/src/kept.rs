@@ -47,7 +47,7 @@ pub fn of_block(plan: &Plan, section: &Section, place: &Repetition) -> Option<Ke
     }
     let bytes = |values: &BTreeSet<ValueId>| -> u64 {
         let whole = values.iter().map(|value| place.values[value.0]);
-        whole.map(|it| plan.layouts[it.0].local_type(plan.graph.type_of(it)).bytes()).sum()
+        whole.map(|it| plan.layouts[it.0].local_bytes(plan.graph.type_of(it))).sum()
     };
     let name = |value: &ValueId| match plan.graph.value(place.values[value.0]).source {
         Source::Result { node, .. } => plan.graph.node(node).origin.clone(),

@@ -4,8 +4,10 @@
 mod early; // what exchanges beside computing hold besides
 mod memory; // what a device holds
 
+use std::collections::BTreeMap;
+
 use plan::{Assignment, Copy, Plan, Term, Transfer, bytes_of_steps, class_names};
-use planner_ir::{Graph, Layout, Mesh, Node, NodeId, Partition, Slots, ValueId};
+use planner_ir::{Graph, Layout, Mesh, Move, Node, NodeId, Partition, Slots, ValueId};
 use rewrite::Space;
 
 use crate::assemble::{Assembled, Held, is_prepared};
@@ -15,7 +17,7 @@ use crate::problem::real;
 use crate::section::{Repetition, Section};
 
 pub(crate) use early::early;
-pub use memory::kept;
+pub use early::kept;
 pub(crate) use memory::{below_the_most, memory, slots};
 
 /// The parts of a plan that the choices decide.
@@ -36,6 +38,8 @@ pub(crate) struct Composed {
 
 /// One block in one place.
 pub(crate) struct Part<'a> {
+    /// The program that it is of, and the section there: parts of one kind differ in place and choices.
+    pub(crate) kind: (usize, usize),
     pub(crate) section: &'a Section,
     pub(crate) repetition: &'a Repetition,
     pub(crate) space: &'a Space,
@@ -46,11 +50,21 @@ pub(crate) struct Part<'a> {
 /// A copy that uses start from, and its layout's number.
 type Start = (Copy, usize);
 
+/// How a value is brought from one layout into another.
+#[derive(Clone)]
+struct Moved {
+    moves: Vec<Move>,
+    bytes: Vec<u64>,
+    seconds: f64,
+}
+
 struct Writer<'a> {
     parts: &'a [Part<'a>],
     mesh: &'a Mesh,
     prices: &'a dyn Prices,
     composed: Composed,
+    /// For kinds of parts, values of theirs, and the numbers of two layouts, how they are moved.
+    moved: BTreeMap<((usize, usize), ValueId, usize, usize), Moved>,
     /// For each part and value, the copy that uses start from.
     start: Vec<Vec<Option<Start>>>,
     /// For each part and sum over micro-batches, the copy that several read, once it is made.
@@ -75,6 +89,7 @@ pub(crate) fn compose(graph: &Graph, parts: &[Part<'_>], mesh: &Mesh, prices: &d
             carried: Vec::new(),
             handed: vec![Vec::new(); graph.values.len()],
         },
+        moved: BTreeMap::new(),
         start: parts.iter().map(|part| vec![None; part.section.graph.values.len()]).collect(),
         settled: parts.iter().map(|part| vec![None; part.section.graph.values.len()]).collect(),
         hands: vec![None; graph.values.len()],
@@ -117,7 +132,7 @@ impl Writer<'_> {
     /// What is at rest has the layout chosen where it is, or for all that share it: what another part hands
     /// on is at rest there.
     fn settle(&mut self, index: usize) {
-        let Part { section, repetition, space, assembled, choices } = self.parts[index];
+        let Part { section, repetition, space, assembled, choices, .. } = self.parts[index];
         for value in section.graph.value_ids() {
             let whole = repetition.values[value.0];
             let Some(rest) = &assembled.rest[value.0] else { continue };
@@ -134,7 +149,7 @@ impl Writer<'_> {
 
     /// Writes an operation.
     fn write(&mut self, index: usize, node: NodeId) {
-        let Part { section, repetition, space, assembled, choices } = self.parts[index];
+        let Part { section, repetition, space, assembled, choices, .. } = self.parts[index];
         let graph = &section.graph;
         if is_prepared(graph, node, &space.prepared) {
             return;
@@ -151,13 +166,16 @@ impl Writer<'_> {
         let seconds = assembled.seconds[node.0][number];
         let whole = repetition.nodes[node.0];
         let partition = choice.partition.clone();
-        let (takes, makes) = (graph.types_of(operands), graph.types_of(results));
-        let loops = op.loops(&takes, &makes);
-        let bytes = bytes_of_steps(self.mesh, &loops, (&takes, &makes), &partition);
-        let one = Partition { slots: Slots::One, ..partition.clone() };
-        if one.steps > 1 && one.check(self.mesh, &loops).is_ok() {
-            let seconds = Whole::of(graph, node).time(&space.layouts, choice, &one, self.prices);
-            self.composed.in_place[whole.0] = Some(InPlace { partition: one, seconds });
+        let mut bytes = Vec::new();
+        if partition.steps > 1 {
+            let (takes, makes) = (graph.types_of(operands), graph.types_of(results));
+            let loops = op.loops(&takes, &makes);
+            bytes = bytes_of_steps(self.mesh, &loops, (&takes, &makes), &partition);
+            let one = Partition { slots: Slots::One, ..partition.clone() };
+            if one.check(self.mesh, &loops).is_ok() {
+                let seconds = Whole::of(graph, node).time(&space.layouts, choice, &one, self.prices);
+                self.composed.in_place[whole.0] = Some(InPlace { partition: one, seconds });
+            }
         }
         self.composed.assignments[whole.0] =
             Assignment::Computed { partition, operands: copies, bytes, seconds };
@@ -189,7 +207,7 @@ impl Writer<'_> {
 
     /// Hands a value on, once in each layout.
     fn deliver(&mut self, index: usize, value: ValueId) {
-        let Part { section, repetition, space, assembled, choices } = self.parts[index];
+        let Part { section, repetition, space, assembled, choices, .. } = self.parts[index];
         let whole = repetition.values[value.0];
         let delivered =
             assembled.delivered[value.0].iter().map(|held| (held, section.returned.contains(&value)));
@@ -221,7 +239,7 @@ impl Writer<'_> {
     fn carry(&mut self, graph: &Graph) {
         let mut carried = Vec::new();
         for index in 0..self.parts.len() {
-            let Part { section, repetition, space, assembled, choices } = self.parts[index];
+            let Part { section, repetition, space, assembled, choices, .. } = self.parts[index];
             for it in section.graph.training.iter().flat_map(|training| &training.carried) {
                 let Some(rest) = &assembled.rest[it.state.0] else { continue };
                 let layout = &space.layouts[it.state.0][chosen(rest, choices)];
@@ -289,26 +307,47 @@ impl Writer<'_> {
         if before == needed {
             return from;
         }
-        let Part { section, repetition, space, assembled, .. } = self.parts[index];
+        let part = &self.parts[index];
+        let key = (part.kind, value, before, needed);
+        let moved = self
+            .moved
+            .entry(key)
+            .or_insert_with(|| Moved::of(part, value, [before, needed], (self.mesh, self.prices)));
+        let Moved { moves, bytes, seconds } = moved.clone();
+        self.composed.transfers.push(Transfer {
+            value: part.repetition.values[value.0],
+            from,
+            bytes,
+            seconds,
+            moves,
+            layout: part.space.layouts[value.0][needed].clone(),
+        });
+        Copy::Transferred(self.composed.transfers.len() - 1)
+    }
+}
+
+impl Moved {
+    fn of(
+        part: &Part<'_>,
+        value: ValueId,
+        [before, needed]: [usize; 2],
+        (mesh, prices): (&Mesh, &dyn Prices),
+    ) -> Self {
+        let Part { section, space, assembled, .. } = part;
         let (type_, layouts) = (section.graph.type_of(value), &space.layouts[value.0]);
         let ways = &assembled.found[assembled.ways[value.0]];
         let edges = &space.moves[value.0];
         let steps: Vec<&rewrite::Edge> =
             ways.moves(edges, before, needed).into_iter().map(|it| &edges[it]).collect();
         let bytes =
-            |edge: &&rewrite::Edge| edge.step.bytes(self.mesh, type_, &layouts[edge.from], &layouts[edge.to]);
-        let time = |edge: &&rewrite::Edge| {
-            self.prices.step(type_, &edge.step, &layouts[edge.from], &layouts[edge.to])
-        };
-        self.composed.transfers.push(Transfer {
-            value: repetition.values[value.0],
-            from,
+            |edge: &&rewrite::Edge| edge.step.bytes(mesh, type_, &layouts[edge.from], &layouts[edge.to]);
+        let time =
+            |edge: &&rewrite::Edge| prices.step(type_, &edge.step, &layouts[edge.from], &layouts[edge.to]);
+        Self {
+            moves: steps.iter().map(|edge| edge.step.clone()).collect(),
             bytes: steps.iter().map(bytes).collect(),
             seconds: steps.iter().map(time).sum(),
-            moves: steps.iter().map(|edge| edge.step.clone()).collect(),
-            layout: layouts[needed].clone(),
-        });
-        Copy::Transferred(self.composed.transfers.len() - 1)
+        }
     }
 }
 

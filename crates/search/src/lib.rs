@@ -51,7 +51,8 @@ pub use fold::fold;
 pub use join::sections;
 pub use live::Live;
 pub use planner::{
-    Derive, Derived, Holds, Pinned, PlanError, Request, counted, early, held, plan, plan_among, takes, wanted,
+    Derive, Derived, Holds, Pinned, PlanError, Request, UNBOUNDED, counted, early, held, plan, plan_among,
+    takes, wanted,
 };
 pub use prepare::Cut;
 pub use priced::{mispriced, terms_differ, time_differs};

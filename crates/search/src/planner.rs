@@ -86,6 +86,10 @@ impl Pinned {
 /// What a device holds of a plan by kind, and what of it if nothing is exchanged ahead (bytes).
 pub type Holds<'a> = dyn Fn(&Plan) -> Result<(Vec<Holding>, u64), String> + 'a;
 
+/// More memory than any plan takes (bytes). Where there is so much, what plans hold is counted of the answer alone, as
+/// the search counts it.
+pub const UNBOUNDED: u64 = 1 << 52;
+
 /// What a plan counts of the fullest device, and no more.
 pub fn counted(plan: &Plan) -> Result<(Vec<Holding>, u64), String> {
     Ok((plan.memory.clone(), bytes(&plan.memory)))
@@ -359,6 +363,9 @@ fn plan_in(
         }
     }
     best.plan.proof = clocks.proof(&best.plan);
+    if request.capacity >= UNBOUNDED {
+        best.plan.memory = memory(&best.plan, request.live);
+    }
     let missed = if clocks.left() == Left::Memory { missed } else { f64::INFINITY };
     Ok(Found { plan: best.plan, variants: best.variants, missed })
 }

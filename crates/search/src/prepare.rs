@@ -254,7 +254,7 @@ fn global_of(cut: &Cut<'_>, section: &Section, space: &Space, value: ValueId, he
     let whole = section.repetitions[0].values[value.0];
     let at_rest = !matches!(cut.graph.value(whole).source, Source::Result { .. });
     let bytes = |&layout: &usize| {
-        let local = space.layouts[value.0][layout].local_type(section.graph.type_of(value)).bytes();
+        let local = space.layouts[value.0][layout].local_bytes(section.graph.type_of(value));
         if at_rest { local } else { 0 }
     };
     let resident: Vec<u64> = held.layouts.iter().map(bytes).collect();

@@ -111,8 +111,8 @@ impl Prices for MachinePrices<'_> {
     }
 
     fn step(&self, type_: &Type, step: &Move, before: &Layout, after: &Layout) -> f64 {
-        let held = Bytes(before.local_type(type_).bytes());
-        let made = Bytes(after.local_type(type_).bytes());
+        let held = Bytes(before.local_bytes(type_));
+        let made = Bytes(after.local_bytes(type_));
         let axes = step.axes(before);
         let machine = self.machine;
         let sent = match step {

@@ -4,7 +4,7 @@ use plan::{Assignment, Copy, Part, Plan};
 use planner_ir::{Phase, Source, ValueId};
 use schedule::StageTimes;
 use search::cluster::BlockCost;
-use search::{Live, kept};
+use search::kept;
 
 /// What each of so many blocks takes and holds, where each operation belongs to one of them.
 ///
@@ -34,7 +34,7 @@ pub(super) fn costs(plan: &Plan, homes: &[usize], blocks: usize, cost: Option<f6
         add(home, phase, (transfer.seconds, beside.is_some()));
     }
     for value in plan.graph.value_ids() {
-        let bytes = plan.layouts[value.0].local_type(plan.graph.type_of(value)).bytes();
+        let bytes = plan.layouts[value.0].local_bytes(plan.graph.type_of(value));
         match &plan.graph.value(value).source {
             Source::State(_) | Source::Weight(_) => {
                 if let Some(cost) = costs.get_mut(readers.home_of(homes, value)) {
@@ -44,9 +44,8 @@ pub(super) fn costs(plan: &Plan, homes: &[usize], blocks: usize, cost: Option<f6
             _ => {}
         }
     }
-    let early = search::early(plan, Live::ONE);
     for (cost, (kept, most)) in costs.iter_mut().zip(kept(plan, homes, blocks)) {
-        (cost.kept, cost.most) = (kept, most.saturating_add(early));
+        (cost.kept, cost.most) = (kept, most);
     }
     costs
 }
@@ -73,7 +72,7 @@ pub(super) fn crossing(plan: &Plan, homes: &[usize], devices_per_node: u64) -> u
                 blocks.push(block);
             }
         }
-        u64::try_from(blocks.len()).unwrap_or(u64::MAX) * layout.local_type(type_).bytes()
+        u64::try_from(blocks.len()).unwrap_or(u64::MAX) * layout.local_bytes(type_)
     };
     let mut most = 0;
     for (index, node) in plan.graph.nodes.iter().enumerate().filter(|(_, node)| node.phase == Phase::Forward)

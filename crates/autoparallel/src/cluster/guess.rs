@@ -10,8 +10,8 @@ use files::Failure;
 use plan::{Load, Recompute};
 use planner_ir::{Contract, Graph, Node, OpClass, Phase, Source, StateKind};
 
+use super::known::Known;
 use super::{Question, Setup};
-use crate::staged::Forward;
 
 /// What part of the peak products reach, roughly.
 const REACHED: f64 = 0.6;
@@ -37,14 +37,10 @@ pub(super) struct Sizes<'a> {
 }
 
 impl<'a> Sizes<'a> {
-    pub(super) fn of(
-        question: &Question<'a>,
-        forward: &Forward,
-        micro_batches: u64,
-    ) -> Result<Self, Failure> {
-        let (step, _) = forward.step(Some(&Recompute::Nothing))?;
-        let graph = &step.graph;
-        let per_example = exact(micro_batches) / exact(question.examples.max(1));
+    pub(super) fn of(question: &Question<'a>, known: &Known) -> Result<Self, Failure> {
+        let step = known.step_of(question, (known.fewest(), &Recompute::Nothing))?;
+        let graph = &step.prepared.graph;
+        let per_example = exact(known.fewest()) / exact(question.examples.max(1));
         let products = |phases: &[Phase]| -> f64 {
             let those = graph.nodes.iter().filter(|node| phases.contains(&node.phase));
             those.map(|node| product(question.machine(), graph, node)).sum::<f64>() * per_example
@@ -58,7 +54,7 @@ impl<'a> Sizes<'a> {
             parameters: 0.0,
             states: 0.0,
             handed: 0.0,
-            blocks: exact(u64::try_from(forward.blocks()).unwrap_or(u64::MAX)),
+            blocks: exact(u64::try_from(step.blocks).unwrap_or(u64::MAX)),
             kept: 0.0,
             examples: exact(question.examples),
         };

@@ -4,8 +4,9 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::{Arc, Mutex, PoisonError};
 
+use cost_models::units::exact;
 use files::Failure;
-use plan::Recipe;
+use plan::{Recipe, Recompute};
 use planner_ir::Mesh;
 use rewrite::RaiseStatistics;
 use search::fold;
@@ -18,8 +19,10 @@ use crate::prepared::Prepared;
 use crate::staged::Forward;
 
 /// Models up to their losses, for numbers of micro-batches, and their steps.
-#[derive(Default)]
 pub(super) struct Known {
+    /// The fewest micro-batches that are asked for: what steps do at least is told from these.
+    fewest: u64,
+    leasts: Mutex<BTreeMap<String, Arc<Least>>>,
     whole: Mutex<BTreeMap<u64, Arc<Forward>>>,
     steps: Mutex<BTreeMap<(u64, String), Arc<WholeStep>>>,
     refused: Mutex<Refused>,
@@ -33,11 +36,51 @@ pub(super) struct WholeStep {
     pub(super) homes: Vec<usize>,
     /// How many blocks there are.
     pub(super) blocks: usize,
-    /// What it does at least.
-    pub(super) least: Least,
 }
 
 impl Known {
+    /// The model for the fewest of these numbers of micro-batches for which it can be imported: whole batches may have
+    /// too many elements.
+    pub(super) fn new(question: &Question<'_>, counts: &BTreeSet<u64>) -> Result<Self, Failure> {
+        let mut refused = Failure::internal("plan", "there are no micro-batches");
+        for &fewest in counts {
+            let (leasts, whole, steps, noted) = Default::default();
+            let known = Self { fewest, leasts, whole, steps, refused: noted };
+            match known.first(question) {
+                Ok(_) => return Ok(known),
+                Err(failure) => refused = failure,
+            }
+        }
+        Err(refused)
+    }
+
+    /// The fewest micro-batches that are asked for.
+    pub(super) fn fewest(&self) -> u64 {
+        self.fewest
+    }
+
+    /// The model for the fewest micro-batches.
+    pub(super) fn first(&self, question: &Question<'_>) -> Result<Arc<Forward>, Failure> {
+        self.of(question, self.fewest)
+    }
+
+    /// Whether there is something in the inside of attention that can be computed again.
+    pub(super) fn is_selective(&self, question: &Question<'_>) -> Result<bool, Failure> {
+        let step = |again: Recompute| self.step_of(question, (self.fewest, &again));
+        let [some, nothing] = [step(Recompute::Selective)?, step(Recompute::Nothing)?];
+        Ok(some.prepared.graph != nothing.prepared.graph)
+    }
+
+    /// What the step of a setup does at least.
+    pub(super) fn least(&self, question: &Question<'_>, setup: &Setup) -> Result<Least, Failure> {
+        let make = || {
+            let step = self.step_of(question, (self.fewest, &setup.recompute))?;
+            Ok(Least::of(question.machine(), &step))
+        };
+        let least = kept(&self.leasts, setup.recompute.to_string(), make)?;
+        Ok(least.shared(exact(setup.micro_batches) / exact(self.fewest)))
+    }
+
     pub(super) fn of(&self, question: &Question<'_>, micro_batches: u64) -> Result<Arc<Forward>, Failure> {
         let make = || {
             let graph = (question.imported)(micro_batches)?;
@@ -80,18 +123,26 @@ impl Known {
 
     /// The step of a setup.
     pub(super) fn step(&self, question: &Question<'_>, setup: &Setup) -> Result<Arc<WholeStep>, Failure> {
+        self.step_of(question, (setup.micro_batches, &setup.recompute))
+    }
+
+    /// The step of so many micro-batches in which this is computed again.
+    pub(super) fn step_of(
+        &self,
+        question: &Question<'_>,
+        (micro_batches, recompute): (u64, &Recompute),
+    ) -> Result<Arc<WholeStep>, Failure> {
         let make = || {
-            let forward = self.of(question, setup.micro_batches)?;
-            let (step, _) = forward.step(Some(&setup.recompute))?;
+            let forward = self.of(question, micro_batches)?;
+            let (step, _) = forward.step(Some(recompute))?;
             let sections = fold(&step.graph, &step.homes, &step.forward);
-            let least = Least::of(question.machine(), &step, &sections);
             let raised = RaiseStatistics::default();
             let fixed = forward.everywhere(&question.pins.operations);
             let graph = step.graph;
             let prepared = Prepared { graph, sections, raised, variants: None, pinned: None, fixed };
-            Ok(WholeStep { prepared, homes: step.homes, blocks: forward.blocks(), least })
+            Ok(WholeStep { prepared, homes: step.homes, blocks: forward.blocks() })
         };
-        kept(&self.steps, (setup.micro_batches, setup.recompute.to_string()), make)
+        kept(&self.steps, (micro_batches, recompute.to_string()), make)
     }
 
     /// Notes what cannot be on a mesh.

@@ -7,10 +7,10 @@ use cost_models::units::exact;
 use cost_models::work;
 use planner_ir::{Graph, Node, Op, Phase, Source, ValueId};
 use schedule::Kind;
-use search::Section;
-use train::Step;
 
 use super::Setup;
+use super::known::WholeStep;
+use crate::prepared::Prepared;
 
 /// How often a bound of time is made closer by half.
 const HALVES: usize = 40;
@@ -36,9 +36,8 @@ pub(super) struct Least {
 }
 
 impl Least {
-    /// Of a step that is cut into these sections.
-    pub(super) fn of(machine: &Machine, step: &Step, sections: &[Section]) -> Self {
-        let graph = &step.graph;
+    pub(super) fn of(machine: &Machine, step: &WholeStep) -> Self {
+        let Prepared { graph, sections, .. } = &step.prepared;
         let most = sections.iter().rev().max_by_key(|it| it.repetitions.len());
         let repetitions = most.map_or(&[][..], |it| &it.repetitions);
         let block = repetitions.first().and_then(|it| it.nodes.first()).map_or(0, |it| step.homes[it.0]);
@@ -77,6 +76,13 @@ impl Least {
             }
         }
         least
+    }
+
+    /// The same of so many times as many micro-batches, which have as much less each: arithmetic and what is kept become
+    /// less with examples, and what is read of parameters does not.
+    pub(super) fn shared(&self, times: f64) -> Self {
+        let part = |it: f64| it / times;
+        Self { kept: part(self.kept), forward: part(self.forward), backward: part(self.backward), ..*self }
     }
 
     /// How often the block repeats, and what it does of so many micro-batches in the time of one device

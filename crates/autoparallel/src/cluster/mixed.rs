@@ -17,7 +17,7 @@ use super::known::Known;
 use super::parts::{Part, Space, part, tighter};
 use super::unequal::{SCHEDULES, sorted, ways};
 use super::{Answer, Question, Setup, setups};
-use crate::staged::{Forward, Meshes, places};
+use crate::staged::{Meshes, places};
 
 /// So many forms are priced, those of the best guesses.
 const FORMS: usize = 8;
@@ -59,21 +59,22 @@ pub(super) fn cheapest(question: &Question<'_>, say: &dyn Fn(String)) -> Result<
         return Err(Failure::Usage(message.to_owned()));
     }
     let kinds = question.cluster.kinds();
-    let asked = Asked {
-        of_kind: (0..kinds.len()).map(|kind| Question { kind, ..*question }).collect(),
-        known: kinds.iter().map(|_| Known::default()).collect(),
-    };
+    let of_kind = (0..kinds.len()).map(|kind| Question { kind, ..*question }).collect();
+    let mut asked = Asked { of_kind, known: Vec::new() };
     let mut listed = asked.listed()?;
     say("looking at the model".to_owned());
-    let base = listed.iter().map(|it| it.1.micro_batches).max().unwrap_or(1);
-    let forward = asked.known[0].of(question, base)?;
+    let counts = listed.iter().map(|it| it.1.micro_batches).collect();
+    let known = asked.of_kind.iter().map(|question| Known::new(question, &counts));
+    asked.known = known.collect::<Result<_, _>>()?;
+    listed.retain(|it| it.1.micro_batches >= asked.known[0].fewest());
+    let forward = asked.known[0].first(question)?;
     setups::few_enough(question, forward.blocks())?;
     let having = asked.known[0].having(question, listed.iter().map(|it| it.1.micro_batches).collect())?;
     listed.retain(|it| having.contains(&it.1.micro_batches));
-    if question.pins.recompute.is_none() && !super::is_selective(&forward)? {
+    if question.pins.recompute.is_none() && !asked.known[0].is_selective(question)? {
         listed.retain(|it| it.1.recompute != Recompute::Selective);
     }
-    let mut forms = asked.forms(&listed, &forward, base)?;
+    let mut forms = asked.forms(&listed)?;
     let bounds = forms.iter().map(|form| asked.least(form)).collect::<Result<Vec<f64>, _>>()?;
     let bound = bounds.into_iter().fold(f64::INFINITY, f64::min);
     forms.truncate(FORMS);
@@ -141,14 +142,10 @@ impl Asked<'_> {
     }
 
     /// The forms, the best guess first, each with the meshes of the best guesses.
-    fn forms<'b>(
-        &self,
-        listed: &'b [(usize, Setup)],
-        forward: &Forward,
-        base: u64,
-    ) -> Result<Vec<Form<'b>>, Failure> {
+    fn forms<'b>(&self, listed: &'b [(usize, Setup)]) -> Result<Vec<Form<'b>>, Failure> {
+        let kinds = self.of_kind.iter().zip(&self.known);
         let sizes: Vec<Sizes<'_>> =
-            self.of_kind.iter().map(|it| Sizes::of(it, forward, base)).collect::<Result<_, _>>()?;
+            kinds.map(|(question, known)| Sizes::of(question, known)).collect::<Result<_, _>>()?;
         let mut alike: BTreeMap<(u64, String), Vec<&(usize, Setup)>> = BTreeMap::new();
         for it in listed {
             alike.entry((it.1.micro_batches, it.1.recompute.to_string())).or_default().push(it);
@@ -175,8 +172,8 @@ impl Asked<'_> {
     fn least(&self, form: &Form<'_>) -> Result<f64, Failure> {
         let (mut blocks, mut fast) = (0.0, 0.0);
         for (kind, question) in self.of_kind.iter().enumerate() {
-            let step = self.known[kind].step(question, form.setups[kind][0])?;
-            let (count, seconds) = step.least.work(form.shared().0);
+            let (count, seconds) =
+                self.known[kind].least(question, form.setups[kind][0])?.work(form.shared().0);
             (blocks, fast) = (count, fast + exact(question.machine().devices()) / seconds);
         }
         Ok(if blocks > 0.0 { blocks / fast } else { 0.0 })

@@ -8,13 +8,13 @@ use plan::Plan;
 use planner_ir::Mesh;
 use rewrite::Steps;
 use search::cluster::BlockCost;
-use search::{FixedError, Live, PlanError, Prices, Trail};
+use search::{FixedError, Live, PlanError, Prices, Trail, UNBOUNDED, counted};
 
 use super::known::WholeStep;
 use super::refused::Refusal;
 use super::{Question, Setup, blocks};
 use crate::choice::After;
-use crate::choice::{UNBOUNDED, planned_after};
+use crate::choice::planned_after;
 use crate::prepared::Prepared;
 use crate::staged::message;
 use crate::target::{Target, prices};
@@ -124,7 +124,8 @@ fn planned(
     let mut errors: Vec<FixedError> = Vec::new();
     // Each error leaves less that is fixed.
     loop {
-        match planned_after(after, &prepared, header, target, prices) {
+        // What programs place is told where stages are planned: here it would take longer than all else.
+        match planned_after(after, &counted, &prepared, (header, target), prices) {
             Ok(plan) => return Ok((plan, errors)),
             Err(error) => {
                 let PlanError::Fixed(error) = error.last() else { return Err(error.needs()) };

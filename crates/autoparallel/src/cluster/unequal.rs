@@ -189,8 +189,7 @@ fn seconds(
 pub(super) fn bound(asked: &Asked<'_>) -> Result<f64, Failure> {
     let devices = exact(asked.question.machine().devices());
     let of = |setup: &Setup| {
-        let step = asked.known.step(asked.question, setup)?;
-        let (count, seconds) = step.least.work(setup.micro_batches);
+        let (count, seconds) = asked.known.least(asked.question, setup)?.work(setup.micro_batches);
         Ok(count * seconds / devices)
     };
     asked.setups.iter().map(of).try_fold(f64::INFINITY, |least, it: Result<f64, Failure>| Ok(least.min(it?)))

@@ -14,7 +14,7 @@ use rewrite::RaiseStatistics;
 use search::{Fixed, Live, Trail, fold, takes};
 use train::Step;
 
-use crate::choice::planned_after;
+use crate::choice::{memory, planned_after};
 use crate::prepared::Prepared;
 use crate::target::{Target, refusal};
 
@@ -34,7 +34,7 @@ impl Room {
     /// All that there may be, for the one of these that keeps most.
     fn all(rooms: &[Self]) -> Self {
         let live = rooms.iter().map(|room| room.live).max().unwrap_or(Live::ONE);
-        Self { capacity: crate::choice::UNBOUNDED, live }
+        Self { capacity: search::UNBOUNDED, live }
     }
 
     /// How much more than it may have a plan takes here (bytes).
@@ -166,6 +166,6 @@ pub(super) fn stage(
         fixed: fixed.to_vec(),
     };
     let prices = crate::target::prices(target)?;
-    planned_after((trail, &|_| false), &prepared, file, target, &prices)
+    planned_after((trail, &|_| false), memory(target), &prepared, (file, target), &prices)
         .map_err(|error| refusal(target, &error))
 }

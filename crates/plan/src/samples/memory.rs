@@ -7,7 +7,7 @@ use crate::{Assignment, Copy, Holding, Plan};
 /// By kind, at the first moment at which most is held.
 pub(super) fn holdings(plan: &Plan) -> Vec<Holding> {
     let graph = &plan.graph;
-    let local = |value: ValueId, layout: &Layout| layout.local_type(graph.type_of(value)).bytes();
+    let local = |value: ValueId, layout: &Layout| layout.local_bytes(graph.type_of(value));
     let copies = |value: ValueId| {
         let transfers = 0..plan.transfers.len();
         let moved = transfers.filter(move |&it| plan.transfers[it].value == value).map(Copy::Transferred);

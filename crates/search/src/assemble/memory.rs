@@ -138,7 +138,7 @@ impl Assembly<'_> {
         let Some(Done { node: work, choices }) = &self.assembled.work[node.0] else { return };
         let node_ = graph.node(node);
         let local = |value: ValueId, layout: usize| {
-            self.space.layouts[value.0][layout].local_type(graph.type_of(value)).bytes()
+            self.space.layouts[value.0][layout].local_bytes(graph.type_of(value))
         };
         // A value that is used twice is there once.
         let first = |(index, value): &(usize, &ValueId)| !node_.operands[..*index].contains(value);
@@ -279,7 +279,7 @@ impl Assembly<'_> {
 
     fn bytes(&mut self, value: ValueId, layouts: &[usize]) -> usize {
         let type_ = self.section.graph.type_of(value);
-        let local = |&layout: &usize| self.space.layouts[value.0][layout].local_type(type_).bytes();
+        let local = |&layout: &usize| self.space.layouts[value.0][layout].local_bytes(type_);
         self.assembled.frame.bytes.push(layouts.iter().map(local).collect());
         self.assembled.frame.bytes.len() - 1
     }

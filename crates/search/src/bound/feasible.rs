@@ -2,9 +2,9 @@
 //!
 //! All windows are minimised together first, which mostly finds something. Then the windows are
 //! minimised alone, the one that is exceeded most each time: that each can be made to fit is
-//! necessary. If all can and still nothing fits, weights on them are shifted towards those that are
-//! exceeded; the least weighted memory is a lower bound on the peak. A large chain that is far from fitting
-//! is not searched for its time.
+//! necessary, and known of those that did. If all can and still nothing fits, weights on them are shifted towards those
+//! that are exceeded, for as long as that comes nearer; the least weighted memory is a lower bound on the peak. A large
+//! chain that is far from fitting is not searched for its time.
 
 use super::Search;
 use crate::chain::Goal;
@@ -16,6 +16,9 @@ const ROUNDS: u32 = 60;
 /// The most windows of a large chain that are minimised alone, and how often its weights are
 /// shifted.
 const FEW: u32 = 12;
+
+/// After so many shifts that do not come nearer there are no more.
+const STALLED: u32 = 12;
 
 /// How fast, at first: the weight of a window grows by this power of e for each part of the
 /// capacity by which it is exceeded.
@@ -67,6 +70,7 @@ pub(super) fn find(search: &mut Search<'_>) -> Result<(), SearchError> {
 
     let mut alone = vec![false; rows];
     for _ in 0..windows {
+        alone.iter_mut().zip(&excess).for_each(|(alone, &excess)| *alone |= excess <= 0.0);
         let left = (0..rows).filter(|&row| !alone[row]);
         let Some(row) = left.max_by(|&a, &b| f64::total_cmp(&excess[a], &excess[b])) else {
             break;
@@ -88,9 +92,17 @@ pub(super) fn find(search: &mut Search<'_>) -> Result<(), SearchError> {
             return Ok(());
         }
     }
+    let nearest = |search: &Search<'_>| search.nearest.map_or(u64::MAX, |(peak, _)| peak);
+    let (mut before, mut stalled) = (nearest(search), 0);
     for round in 1..rounds {
         let Some(excess) = together(search, &weights)? else { break };
         shift(&mut weights, &excess, round);
+        let now = nearest(search);
+        stalled = if now < before { 0 } else { stalled + 1 };
+        if stalled == STALLED {
+            break;
+        }
+        before = now;
     }
     Ok(())
 }

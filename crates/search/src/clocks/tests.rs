@@ -139,7 +139,7 @@ fn no_plan_takes_less_than_by_any_weights() {
             for (index, section) in sections.iter().enumerate() {
                 for (repetition, choices) in section.repetitions.iter().zip(&found.choices.blocks[index]) {
                     let (space, assembled) = (&program[0].spaces[index], &program[0].assembled[index]);
-                    parts.push(Part { section, repetition, space, assembled, choices });
+                    parts.push(Part { kind: (0, index), section, repetition, space, assembled, choices });
                 }
             }
             let composed = compose(&trained.step.graph, &parts, &mesh_, &prices);

@@ -10,14 +10,29 @@ use plan::{Lanes, Plan};
 use planner_ir::NodeId;
 
 use super::memory::Walk;
+use crate::cluster::Kept;
 use crate::live::Live;
 
 /// How much more there is at the fullest moment (bytes), with these micro-batches under way.
 pub(crate) fn early(plan: &Plan, live: Live) -> u64 {
-    if plan.hidden_seconds() <= 0.0 {
-        return 0;
+    if plan.hidden_seconds() > 0.0 { in_order(Walk::over(plan), plan, live) } else { 0 }
+}
+
+/// For each of so many blocks, where each operation belongs to one of them, what it keeps of a micro-batch
+/// while others are under way, and the most that is there at once while it is at work (bytes): but for what other
+/// blocks keep and for the update, and with what is there early. What moves counts where it is made first.
+pub fn kept(plan: &Plan, homes: &[usize], blocks: usize) -> Vec<(Kept, u64)> {
+    let walk = Walk::over(plan);
+    let mut kept = super::memory::kept(&walk, homes, blocks);
+    if plan.hidden_seconds() > 0.0 {
+        let early = in_order(walk, plan, Live::ONE);
+        kept.iter_mut().for_each(|(_, most)| *most = most.saturating_add(early));
     }
-    let mut walk = Walk::over(plan);
+    kept
+}
+
+/// The same of a plan that hides something, whose values are followed so.
+fn in_order(mut walk: Walk<'_>, plan: &Plan, live: Live) -> u64 {
     let most = |walk: &Walk<'_>| walk.most(live).iter().sum::<u64>();
     let before = most(&walk);
     for lanes in plan.lanes() {

@@ -5,8 +5,6 @@
 //! that moment too, and gone afterwards if nothing else reads it. What an operation leaves as it is
 //! ([`Op::keeps_order`](planner_ir::Op::keeps_order)) is the same memory as its operand.
 
-use std::collections::BTreeMap;
-
 use plan::{Assignment, Copy, Holding, Plan};
 use planner_ir::{
     CROSSING, Graph, Layout, Motion, Move, Node, NodeId, Partition, Phase, Slots, Source, StateKind, Type,
@@ -28,9 +26,9 @@ pub(crate) fn memory(plan: &Plan, live: Live) -> Vec<Holding> {
     let walk = Walk::over(plan);
     let (mut weights, mut masters, mut optimizer, mut gradients, mut inputs) = (0, 0, 0, 0, 0);
     for value in graph.value_ids() {
-        let bytes = plan.layouts[value.0].local_type(graph.type_of(value)).bytes();
+        let bytes = plan.layouts[value.0].local_bytes(graph.type_of(value));
         match graph.value(value).source {
-            Source::Input(ref name) if walk.places.contains_key(&(value, Copy::Made)) => {
+            Source::Input(ref name) if walk.made[value.0].is_some() => {
                 let crosses = name.starts_with(CROSSING);
                 let is_used_in = |phase| is_used_in(graph, value, phase);
                 inputs += if crosses { live.received(is_used_in) * bytes } else { bytes };
@@ -41,7 +39,7 @@ pub(crate) fn memory(plan: &Plan, live: Live) -> Vec<Holding> {
                 StateKind::FirstMoment | StateKind::SecondMoment => optimizer += bytes,
                 StateKind::Gradient | StateKind::Total => gradients += bytes,
             },
-            _ if prepared[value.0] && walk.places.contains_key(&(value, Copy::Made)) => weights += bytes,
+            _ if prepared[value.0] && walk.made[value.0].is_some() => weights += bytes,
             _ => {}
         }
     }
@@ -73,13 +71,12 @@ pub(crate) fn below_the_most(plan: &Plan) -> Vec<(NodeId, u64)> {
 /// For each of so many blocks, where each operation belongs to one of them, what it keeps of a micro-batch
 /// while others are under way, and the most that is there at once while it is at work, but for what other blocks
 /// keep and for the update (bytes). What moves counts where it is made first.
-pub fn kept(plan: &Plan, homes: &[usize], blocks: usize) -> Vec<(Kept, u64)> {
-    let walk = Walk::over(plan);
+pub(super) fn kept(walk: &Walk<'_>, homes: &[usize], blocks: usize) -> Vec<(Kept, u64)> {
     // The operation by which something was made, or before which it was moved.
     let of = |moment: usize| walk.done.get(walk.done.partition_point(|it| it.1 < moment)).map(|it| it.0);
     let mut kept = vec![(Kept::default(), 0); blocks];
     // What comes and goes: of a block, or of whoever is at work.
-    let mut changes: Vec<Vec<(Option<usize>, i128)>> = vec![Vec::new(); walk.moment + 2];
+    let mut changes: Vec<(usize, Option<usize>, i128)> = Vec::new();
     for span in &walk.lives {
         let own = span.kept();
         let home = of(span.first).map(|it| homes[it.0]).filter(|&it| it < blocks);
@@ -87,15 +84,17 @@ pub fn kept(plan: &Plan, homes: &[usize], blocks: usize) -> Vec<(Kept, u64)> {
             kept[home].0 = kept[home].0.and(own);
         }
         let home = home.filter(|_| own.bytes(Live::ONE) > 0);
-        changes[span.first].push((home, i128::from(span.bytes)));
-        changes[span.last + 1].push((home, -i128::from(span.bytes)));
+        changes.push((span.first, home, i128::from(span.bytes)));
+        changes.push((span.last + 1, home, -i128::from(span.bytes)));
     }
+    changes.sort_by_key(|it| it.0);
     let (mut besides, mut own) = (0, vec![0; blocks]);
-    for (moment, changes) in changes.into_iter().enumerate() {
-        for (home, change) in changes {
+    let mut changes = changes.into_iter().peekable();
+    for moment in 0..=walk.moment + 1 {
+        while let Some((_, home, change)) = changes.next_if(|it| it.0 == moment) {
             *home.map_or(&mut besides, |it| &mut own[it]) += change;
         }
-        let node = of(moment).filter(|it| plan.graph.node(*it).phase != Phase::Update);
+        let node = of(moment).filter(|it| walk.plan.graph.node(*it).phase != Phase::Update);
         if let Some(home) = node.map(|it| homes[it.0]).filter(|&it| it < blocks) {
             kept[home].1 = kept[home].1.max(u64::try_from(besides + own[home]).unwrap_or(0));
         }
@@ -127,13 +126,14 @@ struct Span {
     first: usize,
     last: usize,
     made: Phase,
-    used: Vec<Phase>,
+    /// For each phase, whether it is used there.
+    used: [bool; Phase::ALL.len()],
 }
 
 impl Span {
     /// What is there of it for each micro-batch under way.
     fn kept(&self) -> Kept {
-        let is_used_in = |phase| self.used.contains(&phase);
+        let is_used_in = |phase: Phase| self.used[phase as usize];
         let (nothing, bytes) = (Kept::default(), self.bytes);
         match self.made {
             Phase::Forward if is_used_in(Phase::Gradient) => Kept { gradients: bytes, ..nothing },
@@ -147,10 +147,11 @@ impl Span {
 /// The programs' order, up to some moment.
 pub(super) struct Walk<'a> {
     plan: &'a Plan,
-    /// Where the copies are that have been made.
-    places: BTreeMap<(ValueId, Copy), Place>,
-    /// For each value that becomes states, the copies that take their places.
-    carried: BTreeMap<ValueId, Vec<Copy>>,
+    /// For each value, where it is as it was made, and for each transfer its copy; nothing before.
+    made: Vec<Option<Place>>,
+    moved: Vec<Option<Place>>,
+    /// For each value, the copies that take the places of states.
+    carried: Vec<Vec<Copy>>,
     lives: Vec<Span>,
     /// The operations, and when each is done.
     done: Vec<(NodeId, usize)>,
@@ -211,14 +212,14 @@ impl<'a> Walk<'a> {
     /// All of a plan.
     pub(super) fn over(plan: &'a Plan) -> Self {
         let graph = &plan.graph;
-        let mut carried: BTreeMap<ValueId, Vec<Copy>> = BTreeMap::new();
+        let mut carried: Vec<Vec<Copy>> = vec![Vec::new(); graph.values.len()];
         let becomes = graph.training.iter().flat_map(|training| &training.carried);
         for (it, &copy) in becomes.zip(&plan.carried) {
-            carried.entry(it.next).or_default().push(copy);
+            carried[it.next.0].push(copy);
         }
-        let (places, lives) = (BTreeMap::new(), Vec::new());
-        let done = Vec::new();
-        let mut walk = Self { plan, places, carried, lives, done, moment: 0, phase: Phase::Forward };
+        let (made, moved) = (vec![None; graph.values.len()], vec![None; plan.transfers.len()]);
+        let (lives, done) = (Vec::new(), Vec::new());
+        let mut walk = Self { plan, made, moved, carried, lives, done, moment: 0, phase: Phase::Forward };
         for (id, assignment) in graph.node_ids().zip(&plan.assignments) {
             let node = graph.node(id);
             if let Assignment::Computed { operands, partition, .. } = assignment {
@@ -252,16 +253,16 @@ impl<'a> Walk<'a> {
 
     /// A copy is there while an operation is done, and from then on.
     pub(super) fn there_from(&mut self, copy: (ValueId, Copy), operation: Option<NodeId>) {
-        if let (Some(Place::Live(it)), Some(moment)) = (self.places.get(&copy), self.moment_of(operation)) {
-            let first = &mut self.lives[*it].first;
+        if let (Some(Place::Live(it)), Some(moment)) = (self.place_of(copy), self.moment_of(operation)) {
+            let first = &mut self.lives[it].first;
             *first = moment.min(*first);
         }
     }
 
     /// A copy is there until an operation is done.
     pub(super) fn there_until(&mut self, copy: (ValueId, Copy), operation: Option<NodeId>) {
-        if let (Some(Place::Live(it)), Some(moment)) = (self.places.get(&copy), self.moment_of(operation)) {
-            let last = &mut self.lives[*it].last;
+        if let (Some(Place::Live(it)), Some(moment)) = (self.place_of(copy), self.moment_of(operation)) {
+            let last = &mut self.lives[it].last;
             *last = moment.max(*last);
         }
     }
@@ -320,25 +321,36 @@ impl<'a> Walk<'a> {
                 Some(place) if !self.takes_a_place(key) => place,
                 _ => self.place(key, For::Value, bytes),
             };
-            self.places.insert(key, place);
+            self.made[result.0] = Some(place);
             // What a state becomes is there as early as it can be.
-            for copy in self.carried.get(&result).cloned().unwrap_or_default() {
-                self.copy(result, copy);
+            for number in 0..self.carried[result.0].len() {
+                self.copy(result, self.carried[result.0][number]);
             }
         }
     }
 
     /// Where a copy of a value is, made now if it is not there yet.
     fn copy(&mut self, value: ValueId, copy: Copy) -> Place {
-        if let Some(&place) = self.places.get(&(value, copy)) {
+        if let Some(place) = self.place_of((value, copy)) {
             return place;
         }
         let place = match copy {
             Copy::Made => Place::Rest,
             Copy::Transferred(transfer) => self.transfer(transfer),
         };
-        self.places.insert((value, copy), place);
+        match copy {
+            Copy::Made => self.made[value.0] = Some(place),
+            Copy::Transferred(transfer) => self.moved[transfer] = Some(place),
+        }
         place
+    }
+
+    /// Where a copy of a value is, if it has been made.
+    fn place_of(&self, (value, copy): (ValueId, Copy)) -> Option<Place> {
+        match copy {
+            Copy::Made => self.made[value.0],
+            Copy::Transferred(transfer) => self.moved[transfer],
+        }
     }
 
     /// Makes a copy, move by move.
@@ -372,7 +384,7 @@ impl<'a> Walk<'a> {
     /// place, for nothing else reads that.
     fn is_settled_by(&self, value: ValueId, step: &Move, place: Place) -> bool {
         let sums = matches!(step, Move::AllReduce { .. } | Move::ReduceScatter { .. });
-        let total = self.phase == Phase::Update && self.carried.contains_key(&value);
+        let total = self.phase == Phase::Update && !self.carried[value.0].is_empty();
         sums && total && matches!(place, Place::Rest)
     }
 
@@ -390,12 +402,19 @@ impl<'a> Walk<'a> {
 
     /// Whether a copy takes the place of a state.
     fn takes_a_place(&self, (value, copy): (ValueId, Copy)) -> bool {
-        self.carried.get(&value).is_some_and(|copies| copies.contains(&copy))
+        self.carried[value.0].contains(&copy)
     }
 
     fn live(&mut self, use_: For, bytes: u64) -> Place {
         let (moment, made) = (self.moment, self.phase);
-        self.lives.push(Span { use_, bytes, first: moment, last: moment, made, used: Vec::new() });
+        self.lives.push(Span {
+            use_,
+            bytes,
+            first: moment,
+            last: moment,
+            made,
+            used: [false; Phase::ALL.len()],
+        });
         Place::Live(self.lives.len() - 1)
     }
 
@@ -404,13 +423,11 @@ impl<'a> Walk<'a> {
             self.lives[it].last = self.moment;
             // A copy is made in the first part that uses it, wherever that stands in the program.
             self.lives[it].made = self.lives[it].made.min(self.phase);
-            if !self.lives[it].used.contains(&self.phase) {
-                self.lives[it].used.push(self.phase);
-            }
+            self.lives[it].used[self.phase as usize] = true;
         }
     }
 
     fn bytes(&self, value: ValueId, layout: &Layout) -> u64 {
-        layout.local_type(self.plan.graph.type_of(value)).bytes()
+        layout.local_bytes(self.plan.graph.type_of(value))
     }
 }

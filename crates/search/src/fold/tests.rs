@@ -357,7 +357,7 @@ fn what_is_counted_from_below_is_there_and_times_are_those_of_the_plan() {
         for (index, section) in sections.iter().enumerate() {
             for (repetition, choices) in section.repetitions.iter().zip(&choices[index]) {
                 let (space, assembled) = (&prepared[0].spaces[index], &prepared[0].assembled[index]);
-                parts.push(Part { section, repetition, space, assembled, choices });
+                parts.push(Part { kind: (0, index), section, repetition, space, assembled, choices });
             }
         }
         let composed = compose(&trained.step.graph, &parts, &mesh_, &prices);

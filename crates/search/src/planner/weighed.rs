@@ -6,7 +6,7 @@ use plan::{Copy, Hidden, Pin, Plan, SpaceSize};
 use rayon::prelude::*;
 use rewrite::{Offer, Space, Spaces};
 
-use super::{Derive, Derived, PlanError, Request, trail, wanted};
+use super::{Derive, Derived, PlanError, Request, UNBOUNDED, trail, wanted};
 use crate::bound::{Joints, Solver};
 use crate::chain::{Chain, ChainChoices, Width};
 use crate::clocks::Weights;
@@ -230,6 +230,9 @@ impl<'a> Weighed<'a> {
 
     fn held(&self, mut made: Made) -> Result<Held, PlanError> {
         let request = self.asked.request;
+        if request.capacity >= UNBOUNDED {
+            return Ok(Held { made, bytes: 0, late: 0, saved: None });
+        }
         let [bytes, late] = held_by(request, &mut made.plan)?;
         let mut saved = None;
         if bytes > request.capacity && made.in_place.iter().any(Option::is_some) {
@@ -310,7 +313,14 @@ impl<'a> Weighed<'a> {
                 None => &section.repetitions[repetition],
             };
             let (space, assembled) = (&program.spaces[number], &program.assembled[number]);
-            parts.push(Part { section, repetition, space, assembled, choices: &block.choices });
+            parts.push(Part {
+                kind: (block.variant, number),
+                section,
+                repetition,
+                space,
+                assembled,
+                choices: &block.choices,
+            });
         }
         let graph = derived.map_or(request.graph, |derived| &derived.graph);
         Ok(compose(graph, &parts, request.mesh, request.prices))

@@ -130,7 +130,7 @@ fn complete(mut plan: Plan) -> Plan {
     plan.model = ModelFile { path: corpus(MODEL), sha256: file.sha256, dims: Vec::new() };
     let held = plan.graph.values.iter().zip(&plan.layouts);
     let inputs = held.filter(|(value, _)| matches!(value.source, Source::Input(_)));
-    let inputs = inputs.map(|(value, layout)| layout.local_type(&value.type_).bytes());
+    let inputs = inputs.map(|(value, layout)| layout.local_bytes(&value.type_));
     plan.memory = vec![Holding { kind: "inputs".to_owned(), bytes: inputs.sum() }];
     plan.capacity = 1 << 30;
     plan
