@@ -95,18 +95,18 @@ pub fn refuse(path: &Path, graph: &Graph, mut known: BTreeMap<String, Array>) ->
             values.insert(value, array);
         }
     }
+    let looked_up = looked_up(graph);
     for node in &graph.nodes {
-        if let (Op::Gather { dim } | Op::GatherElements { dim }, [data, indices]) =
-            (&node.op, &node.operands[..])
-            && let Some(indices) = values.get(indices)
+        if let Some((dim, data, indices)) = look_up(node)
+            && let Some(indices) = values.get(&indices)
         {
-            let rows = graph.type_of(*data).shape[*dim];
+            let rows = graph.type_of(data).shape[dim];
             let missing = integers(indices).into_iter().find(|&it| {
                 let row = i128::from(it);
                 row >= i128::from(rows) || row < -i128::from(rows)
             });
             if let Some(row) = missing {
-                let (of, why) = match &graph.value(*data).source {
+                let (of, why) = match &graph.value(data).source {
                     Source::Weight(name) => (
                         format!("`{name}`"),
                         "the model knows as many positions as that, and a sequence is longer; give a shorter one",
@@ -124,7 +124,8 @@ pub fn refuse(path: &Path, graph: &Graph, mut known: BTreeMap<String, Array>) ->
         }
         let is_small =
             |it: &ValueId| graph.type_of(*it).elements() <= MOST && !graph.type_of(*it).dtype.is_float();
-        if !node.results.iter().chain(&node.operands).all(is_small) {
+        let matters = node.results.iter().any(|it| looked_up[it.0]);
+        if !matters || !node.results.iter().chain(&node.operands).all(is_small) {
             continue;
         }
         let operands: Option<Vec<&Array>> = node.operands.iter().map(|it| values.get(it)).collect();
@@ -133,6 +134,28 @@ pub fn refuse(path: &Path, graph: &Graph, mut known: BTreeMap<String, Array>) ->
         values.extend(node.results.iter().copied().zip(made.into_iter().flatten()));
     }
     Ok(())
+}
+
+/// Along which dimension of which table an operation looks up which rows.
+fn look_up(node: &Node) -> Option<(usize, ValueId, ValueId)> {
+    match (&node.op, &node.operands[..]) {
+        (Op::Gather { dim } | Op::GatherElements { dim }, &[data, indices]) => Some((*dim, data, indices)),
+        _ => None,
+    }
+}
+
+/// For each value, whether rows that are looked up depend on it.
+fn looked_up(graph: &Graph) -> Vec<bool> {
+    let mut matters = vec![false; graph.values.len()];
+    for node in graph.nodes.iter().rev() {
+        if let Some((_, _, indices)) = look_up(node) {
+            matters[indices.0] = true;
+        }
+        if node.results.iter().any(|it| matters[it.0]) {
+            node.operands.iter().for_each(|it| matters[it.0] = true);
+        }
+    }
+    matters
 }
 
 /// An array of integers that all are this one.
