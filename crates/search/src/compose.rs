@@ -237,7 +237,7 @@ impl Writer<'_> {
 
     /// For each state the copy of what it becomes, in the layout of the state at rest.
     fn carry(&mut self, graph: &Graph) {
-        let mut carried = Vec::new();
+        let mut carried: Vec<Option<Copy>> = vec![None; graph.values.len()];
         for index in 0..self.parts.len() {
             let Part { section, repetition, space, assembled, choices, .. } = self.parts[index];
             for it in section.graph.training.iter().flat_map(|training| &training.carried) {
@@ -246,12 +246,11 @@ impl Writer<'_> {
                 let Ok(needed) = space.layouts[it.next.0].binary_search(layout) else { continue };
                 let from = self.hold(index, it.next);
                 let copy = self.transfer(index, it.next, from, needed);
-                carried.push((repetition.values[it.state.0], copy));
+                carried[repetition.values[it.state.0].0].get_or_insert(copy);
             }
         }
         let states = graph.training.iter().flat_map(|training| &training.carried);
-        let copy = |state: ValueId| carried.iter().find(|(it, _)| *it == state).map(|(_, copy)| *copy);
-        self.composed.carried = states.filter_map(|it| copy(it.state)).collect();
+        self.composed.carried = states.filter_map(|it| carried[it.state.0]).collect();
     }
 
     /// What comes from outside is the copy handed on.
