@@ -12,7 +12,7 @@ use files::arrays;
 use files::inputs::Random;
 use kernels::Array;
 use models::onnx::{Data, Element, Parameter};
-use models::{Use, Wanted};
+use models::{ExpertWeights, Use, Wanted};
 use planner_ir::{DType, Type};
 use rayon::prelude::*;
 use safetensors::tensor::{Dtype, TensorView};
@@ -36,10 +36,11 @@ fn cases() -> Vec<PathBuf> {
     folders
 }
 
-/// The weights of a configuration's model.
+/// The weights of a configuration's model, those that only its loss has among them.
 fn parameters(config: &Path) -> Vec<Parameter> {
     let text = fs::read_to_string(config).unwrap();
-    models::written(&text, &Wanted::of(Use::Forward), Data::Absent).unwrap().parameters
+    let wanted = Wanted { experts: ExpertWeights::Apart, ..Wanted::of(Use::Loss) };
+    models::written(&text, &wanted, Data::Absent).unwrap().parameters
 }
 
 /// The bytes of a weight that is made of its name.

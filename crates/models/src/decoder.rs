@@ -17,6 +17,21 @@ pub(crate) struct Decoder {
     pub(crate) layers: Vec<Layer>,
     pub(crate) norm: Norm,
     pub(crate) head: Head,
+    /// What predicts the tokens after the next (multi-token prediction), each block of what the one before makes.
+    pub(crate) further: Vec<Further>,
+}
+
+/// A block that predicts one token further: a layer of what stands for a token and the token after it, both
+/// normalised and brought to the length of one. It shares the embedding and the head.
+#[derive(Clone, Debug, PartialEq)]
+pub(crate) struct Further {
+    /// The norms of the token's embedding and of what the block before makes.
+    pub(crate) norms: [Norm; 2],
+    /// The product from both, the embedding first, to the length of one.
+    pub(crate) joined: Linear,
+    pub(crate) layer: Layer,
+    /// The norm before the head.
+    pub(crate) norm: Norm,
 }
 
 /// How logits are made.

@@ -61,10 +61,10 @@ pub(crate) fn decoder(config: &Config) -> Result<(Decoder, Vec<String>)> {
         "gpt2" => older::gpt2(config)?,
         "gpt_neox" => older::neox(config)?,
         "phi" => older::phi(config)?,
-        "mixtral" | "qwen2_moe" | "qwen3_moe" | "glm4_moe" => mixture::decoder(config, &kind, &mut left_out)?,
+        "mixtral" | "qwen2_moe" | "qwen3_moe" | "glm4_moe" => mixture::decoder(config, &kind)?,
         "mamba2" => recurrent::mamba2(config)?,
         "qwen3_next" => recurrent::qwen3_next(config, &kind)?,
-        "deepseek_v2" | "deepseek_v3" | "kimi_k2" => deepseek::decoder(config, &kind, &mut left_out)?,
+        "deepseek_v2" | "deepseek_v3" | "kimi_k2" => deepseek::decoder(config, &kind)?,
         _ => return Err(unknown(&kind)),
     };
     if config.value("quantization_config").is_some() {

@@ -32,7 +32,7 @@ pub(crate) fn write(decoder: &Decoder, wanted: &Wanted, element: Element, writer
         x = graph.layer(number, layer, &angles, &x);
     }
     let x = graph.norm(&decoder.norm, decoder.hidden, &x);
-    graph.ends(&x);
+    graph.ends(&angles, &x);
     let parameters = graph.writer.parameters().to_vec();
     // Only a writer to a file fails, and then it is its owner who hears of it.
     Written { bytes: graph.writer.finish().unwrap_or_default(), parameters }

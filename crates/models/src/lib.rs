@@ -21,7 +21,7 @@ pub enum Use {
     /// Input `input_ids: [batch, sequence]`, output `logits: [batch, sequence, vocabulary]`.
     Forward,
     /// Besides, input `labels: [batch, sequence]` and output `loss`, which is of the next tokens' labels; of
-    /// those that are −100 there is none.
+    /// those that are −100 there is none. What predicts tokens after the next (multi-token prediction) adds to it.
     Loss,
     /// The outputs of `Forward`, and the cache that these tokens leave: `present.N.key` and `present.N.value`.
     Prefill,
@@ -99,9 +99,18 @@ pub fn is_config(bytes: &[u8]) -> bool {
 pub fn written(config: &str, wanted: &Wanted, data: Data<'_>) -> Result<Model, ConfigError> {
     let config = Config::parse(config)?;
     let said = families::element(&config)?;
-    let (mut decoder, left_out) = families::decoder(&config)?;
-    if let Some(layers) = wanted.layers {
-        decoder.layers.truncate(usize::try_from(layers).unwrap_or(usize::MAX));
+    let (mut decoder, mut left_out) = families::decoder(&config)?;
+    if let Some(layers) = wanted.layers.and_then(|it| usize::try_from(it).ok())
+        && layers < decoder.layers.len()
+    {
+        decoder.layers.truncate(layers);
+        decoder.further.clear();
+    }
+    if wanted.of != Use::Loss && !decoder.further.is_empty() {
+        left_out.push(format!(
+            "`num_nextn_predict_layers`: what predicts {} tokens after the next is written for a loss only",
+            decoder.further.len()
+        ));
     }
     let written = graph::write(&decoder, wanted, wanted.element.unwrap_or(said), Writer::new(data));
     Ok(Model { bytes: written.bytes, parameters: written.parameters, left_out })

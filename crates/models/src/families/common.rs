@@ -2,7 +2,7 @@
 
 use crate::config::{Config, Result};
 use crate::decoder::{
-    Activation, Attention, Decoder, Dense, Head, Layer, Linear, Mixer, Norm, NormKind, Norms, Projections,
+    Activation, Attention, Decoder, Dense, Further, Head, Layer, Linear, Mixer, Norm, NormKind, Norms, Projections,
     Stored, Table, Units, Up,
 };
 use crate::rotary::real;
@@ -131,13 +131,37 @@ impl Sizes {
             layers,
             norm: self.norm("model.norm"),
             head,
+            further: Vec::new(),
         }
     }
 }
 
+/// What predicts tokens after the next: layers behind the last, by the names of DeepSeek V3's checkpoint.
+pub(super) fn further(
+    config: &Config,
+    sizes: &Sizes,
+    layer: impl Fn(String) -> Layer,
+) -> Result<Vec<Further>> {
+    let count = config.number_or("num_nextn_predict_layers", 0)?;
+    let of = |name: String| {
+        let norm = |it: &str| sizes.norm(format!("{name}.{it}"));
+        Further {
+            norms: [norm("enorm"), norm("hnorm")],
+            joined: linear(format!("{name}.eh_proj"), false),
+            norm: norm("shared_head.norm"),
+            layer: layer(name),
+        }
+    };
+    Ok((sizes.layers..sizes.layers.saturating_add(count)).map(name).map(of).collect())
+}
+
 /// The names of layers.
 pub(super) fn names(layers: u64) -> impl Iterator<Item = String> {
-    (0..layers).map(|it| format!("model.layers.{it}"))
+    (0..layers).map(name)
+}
+
+fn name(layer: u64) -> String {
+    format!("model.layers.{layer}")
 }
 
 /// A head of its own, or the embedding.

@@ -1,14 +1,14 @@
 //! DeepSeek V2 and V3, and Kimi K2: latent attention, shared experts, dense first layers.
 
-use super::common::{activation, head, names, sizes};
-use super::mixture::{WEIGHTS, biased, counts, first_dense, groups, of_layer, said_of_mtp, shared};
+use super::common::{activation, further, head, names, sizes};
+use super::mixture::{WEIGHTS, biased, counts, first_dense, groups, of_layer, shared};
 use crate::config::{Config, Result};
 use crate::decoder::{
     Activation, Decoder, Experts, Latent, Layer, Mixer, NormKind, Pairing, Router, Scores, Units,
 };
 use crate::rotary::{self, magnitude, real};
 
-pub(super) fn decoder(config: &Config, kind: &str, left_out: &mut Vec<String>) -> Result<Decoder> {
+pub(super) fn decoder(config: &Config, kind: &str) -> Result<Decoder> {
     let is_second = kind == "deepseek_v2";
     let [plain, rotated, value] =
         ["qk_nope_head_dim", "qk_rope_head_dim", "v_head_dim"].map(|key| config.count(key));
@@ -39,9 +39,6 @@ pub(super) fn decoder(config: &Config, kind: &str, left_out: &mut Vec<String>) -
         return Err(config.wrong("moe_layer_freq", "1"));
     }
     let experts = if is_second { second(config, &sizes, act)? } else { third(config, &sizes, act)? };
-    if let Some(layers) = config.number_if("num_nextn_predict_layers")?.filter(|&it| it > 0) {
-        left_out.push(said_of_mtp(layers));
-    }
     let is_dense = first_dense(config, sizes.layers, if is_second { 0 } else { 3 })?;
     let layer = |(name, is_dense): (String, bool)| {
         let units = match is_dense {
@@ -53,7 +50,8 @@ pub(super) fn decoder(config: &Config, kind: &str, left_out: &mut Vec<String>) -
         Layer { mixer: Mixer::Latent(latent), ..layer }
     };
     let layers = names(sizes.layers).zip(is_dense).map(layer).collect();
-    Ok(sizes.decoder(vec![table], layers, head(config, false)?))
+    let further = further(config, &sizes, |name| layer((name, false)))?;
+    Ok(Decoder { further, ..sizes.decoder(vec![table], layers, head(config, false)?) })
 }
 
 /// What scores are multiplied by; more where angles are stretched.

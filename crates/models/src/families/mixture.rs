@@ -1,6 +1,6 @@
 //! Mixtral, and the mixtures of Qwen 2 and 3 and of GLM 4.5.
 
-use super::common::{Sizes, activation, head, names, rotated, sizes, windows};
+use super::common::{Sizes, activation, further, head, names, rotated, sizes, windows};
 use crate::config::{Config, Result};
 use crate::decoder::{Activation, Decoder, Experts, Groups, NormKind, Pairing, Router, Scores, Units};
 use crate::rotary;
@@ -12,7 +12,7 @@ pub(super) const LEAST: f64 = 1e-20;
 /// The names of an expert's weights, as most have them.
 pub(super) const WEIGHTS: [&str; 3] = ["gate_proj", "up_proj", "down_proj"];
 
-pub(super) fn decoder(config: &Config, kind: &str, left_out: &mut Vec<String>) -> Result<Decoder> {
+pub(super) fn decoder(config: &Config, kind: &str) -> Result<Decoder> {
     let sizes = sizes(config, None, NormKind::Rms)?;
     let act = activation(config, "hidden_act", "silu")?;
     let length = config.count("intermediate_size")?;
@@ -38,9 +38,6 @@ pub(super) fn decoder(config: &Config, kind: &str, left_out: &mut Vec<String>) -
         "glm4_moe" => glm(config, &sizes, act)?,
         _ => qwen(config, &sizes, kind, act)?,
     };
-    if let Some(layers) = config.number_if("num_nextn_predict_layers")?.filter(|&it| it > 0) {
-        left_out.push(said_of_mtp(layers));
-    }
     let layer = |(name, (window, is_dense)): (String, (Option<u64>, bool))| {
         let mut attention = sizes.attention(&name, bias);
         attention.window = window;
@@ -56,13 +53,8 @@ pub(super) fn decoder(config: &Config, kind: &str, left_out: &mut Vec<String>) -
         sizes.layer(name, attention, units)
     };
     let layers = names(sizes.layers).zip(windows.into_iter().zip(is_dense)).map(layer).collect();
-    Ok(sizes.decoder(vec![table], layers, head(config, false)?))
-}
-
-pub(super) fn said_of_mtp(layers: u64) -> String {
-    format!(
-        "`num_nextn_predict_layers`: the {layers} layers that predict tokens after the next are not written"
-    )
+    let further = further(config, &sizes, |name| layer((name, (None, false))))?;
+    Ok(Decoder { further, ..sizes.decoder(vec![table], layers, head(config, false)?) })
 }
 
 /// The experts of a layer; those that are given have names without its own.

@@ -78,6 +78,7 @@ pub(super) fn gpt2(config: &Config) -> Result<Decoder> {
         layers: (0..layers).map(layer).collect(),
         norm: norm("transformer.ln_f".to_owned()),
         head: Head { weight: (!tied).then(|| linear("lm_head", false)), ..Head::default() },
+        further: Vec::new(),
     })
 }
 

@@ -61,6 +61,7 @@ pub(super) fn mamba2(config: &Config) -> Result<Decoder> {
         layers: (0..layers).map(layer).collect(),
         norm: norm("backbone.norm_f".to_owned()),
         head: Head { weight: (!tied).then(|| linear("lm_head", false)), ..Head::default() },
+        further: Vec::new(),
     })
 }
 

@@ -1,11 +1,18 @@
 //! Tokens to vectors, and vectors to logits and a loss.
 
-use super::{Graph, signed};
+use super::{Angles, Graph, signed};
 use crate::Use;
 use crate::onnx::{Attribute, BOOL, Element};
+use crate::rotary::real;
 
 /// The label of what is not predicted.
 const IGNORED: i64 = -100;
+
+/// How much of the loss of tokens after the next is part of the loss.
+///
+/// Source: Megatron-LM, `--mtp-loss-scaling-factor`, where nothing is said; the report of DeepSeek V3, section 4.2,
+/// has it for the last 4.8 of 14.8 trillion tokens (0.3 before).
+const PART: f64 = 0.1;
 
 impl Graph<'_, '_> {
     /// The inputs, and what follows from them for all layers.
@@ -43,22 +50,38 @@ impl Graph<'_, '_> {
 
     /// The vectors of tokens and places.
     pub(super) fn embedded(&mut self) -> String {
-        let decoder = self.decoder;
-        self.writer.within(&decoder.embedding);
-        let tokens =
-            self.weight(&format!("{}.weight", decoder.embedding), &[decoder.vocabulary, decoder.hidden]);
-        let x = self.with_axis("Gather", &[&tokens, "input_ids"], 0);
-        let x = self.scaled(&x, decoder.embedding_scale);
-        let Some((name, count)) = &decoder.positions else { return x };
+        let x = self.of_tokens("input_ids");
+        let Some((name, count)) = &self.decoder.positions else { return x };
         self.writer.within(name);
-        let places = self.weight(&format!("{name}.weight"), &[*count, decoder.hidden]);
+        let places = self.weight(&format!("{name}.weight"), &[*count, self.decoder.hidden]);
         let positions = self.positions.clone();
         let placed = self.with_axis("Gather", &[&places, &positions], 0);
         self.op("Add", &[&x, &placed])
     }
 
+    /// The vectors of tokens.
+    fn of_tokens(&mut self, tokens: &str) -> String {
+        let decoder = self.decoder;
+        self.writer.within(&decoder.embedding);
+        let table =
+            self.weight(&format!("{}.weight", decoder.embedding), &[decoder.vocabulary, decoder.hidden]);
+        let x = self.with_axis("Gather", &[&table, tokens], 0);
+        self.scaled(&x, decoder.embedding_scale)
+    }
+
     /// The outputs.
-    pub(super) fn ends(&mut self, x: &str) {
+    pub(super) fn ends(&mut self, angles: &[Angles], x: &str) {
+        let logits = self.logits(x);
+        if self.wanted.of == Use::Loss {
+            let loss = self.loss(&logits, 1);
+            let loss = self.with_further(angles, x, loss);
+            self.writer.output_of(Element::F32, "loss", &loss, &[]);
+        }
+        let dims = [self.batch.clone(), self.sequence.clone(), self.decoder.vocabulary.to_string()];
+        self.writer.output("logits", &logits, &dims.each_ref().map(String::as_str));
+    }
+
+    fn logits(&mut self, x: &str) -> String {
         let decoder = self.decoder;
         let [hidden, vocabulary] = [decoder.hidden, decoder.vocabulary];
         let logits = match &decoder.head.weight {
@@ -71,28 +94,55 @@ impl Graph<'_, '_> {
             }
         };
         let logits = self.scaled(&logits, decoder.head.scale);
-        let logits = self.softcapped(&logits, decoder.head.softcap);
-        if self.wanted.of == Use::Loss {
-            self.loss(&logits);
-        }
-        let dims = [self.batch.clone(), self.sequence.clone(), vocabulary.to_string()];
-        self.writer.output("logits", &logits, &dims.each_ref().map(String::as_str));
+        self.softcapped(&logits, decoder.head.softcap)
     }
 
-    /// Of each token how unlikely the label of the next one is, averaged over those that have one.
-    fn loss(&mut self, logits: &str) {
+    /// The loss, and a part of what predicts tokens after the next, averaged.
+    fn with_further(&mut self, angles: &[Angles], x: &str, loss: String) -> String {
+        let decoder = self.decoder;
+        let (mut x, mut losses) = (x.to_owned(), Vec::new());
+        for ((ahead, further), number) in (1..).zip(&decoder.further).zip(decoder.layers.len()..) {
+            // What a token after the last would be is of no matter: it has no label.
+            let tokens = self.ahead("input_ids", ahead, 0);
+            let embedded = self.of_tokens(&tokens);
+            let [of_tokens, of_before] = &further.norms;
+            let embedded = self.norm(of_tokens, decoder.hidden, &embedded);
+            let before = self.norm(of_before, decoder.hidden, &x);
+            self.writer.within(&further.joined.name);
+            let both = self.with_axis("Concat", &[&embedded, &before], 2);
+            let joined = self.linear(&further.joined, [2 * decoder.hidden, decoder.hidden], &both);
+            let made = self.layer(number, &further.layer, angles, &joined);
+            x = self.norm(&further.norm, decoder.hidden, &made);
+            let logits = self.logits(&x);
+            losses.push(self.loss(&logits, ahead + 1));
+        }
+        let count = real(u64::try_from(losses.len()).unwrap_or(u64::MAX));
+        losses.into_iter().fold(loss, |all, further| {
+            self.writer.within("loss");
+            let part = self.number_of(Element::F32, PART / count);
+            let further = self.op("Mul", &[&further, &part]);
+            self.op("Add", &[&all, &further])
+        })
+    }
+
+    /// Of each place of an input `[batch, sequence]` what so many places later is; behind the last `filling`.
+    fn ahead(&mut self, input: &str, places: i64, filling: i64) -> String {
+        let after = self.integers(&[0, 0, 0, places]);
+        let filling = self.integer(filling);
+        let padded = self.op("Pad", &[input, &after, &filling]);
+        let [one, start, end] = [1, places, i64::MAX].map(|it| self.integers(&[it]));
+        self.op("Slice", &[&padded, &start, &end, &one])
+    }
+
+    /// Of each token how unlikely the label so many places later is, averaged over those that have one.
+    fn loss(&mut self, logits: &str, places: i64) -> String {
         self.writer.within("loss");
-        let after = self.integers(&[0, 0, 0, 1]);
-        let ignored = self.integer(IGNORED);
-        let padded = self.op("Pad", &["labels", &after, &ignored]);
-        let [one, end] = [self.integers(&[1]), self.integers(&[i64::MAX])];
-        let next = self.op("Slice", &[&padded, &one, &end, &one]);
+        let next = self.ahead("labels", places, IGNORED);
         let next = self.reshaped(&next, &[-1]);
         let logits = self.widened(logits);
         let rows = self.reshaped(&logits, &[-1, signed(self.decoder.vocabulary)]);
         let attributes =
             [("ignore_index", Attribute::Integer(IGNORED)), ("reduction", Attribute::Text("mean"))];
-        let loss = self.writer.node("SoftmaxCrossEntropyLoss", &[&rows, &next], &attributes);
-        self.writer.output_of(Element::F32, "loss", &loss, &[]);
+        self.writer.node("SoftmaxCrossEntropyLoss", &[&rows, &next], &attributes)
     }
 }

@@ -5,6 +5,7 @@
 use super::{Graph, signed, single};
 use crate::decoder::{Linear, Norm, NormKind, Recurrent, Rule, Stored};
 use crate::onnx::{Attribute, Element};
+use crate::rotary::real;
 
 /// What is added to the square of a key's or query's length.
 const LEAST: f64 = 1e-6;
@@ -93,11 +94,11 @@ impl Graph<'_, '_> {
         let mixed = self.convolved(number, of, 2 * keys + values, false, &mixed);
         let [q, k, v] = self.split(&mixed, 2, [keys, keys, values]);
         let [q, k, v] = [q, k, v].map(|it| self.widened(&it));
-        let length = 1.0 / of_count(key).sqrt();
+        let length = 1.0 / real(key).sqrt();
         let [q, k] = [q, k].map(|it| {
             let apart = self.reshaped(&it, &[0, 0, signed(groups), signed(key)]);
             // Of length 1: by the root of the mean square, times the root of how many there are.
-            let unit = self.normal(LEAST / of_count(key), key, length, &apart);
+            let unit = self.normal(LEAST / real(key), key, length, &apart);
             let unit = self.reshaped(&unit, &[0, 0, signed(keys)]);
             self.repeated(of, &unit)
         });
@@ -219,9 +220,4 @@ impl Recurrent {
     fn linear(&self, name: &str, bias: bool) -> Linear {
         Linear { name: format!("{}.{name}", self.name), bias, stored: Stored::OutIn }
     }
-}
-
-/// A count as a number.
-fn of_count(count: u64) -> f64 {
-    crate::rotary::real(count)
 }
