@@ -234,6 +234,7 @@ fn strategy(setup: &Setup, cluster: &Cluster) -> Result<Strategy, String> {
         pipeline: pp,
         chunks,
         layers: layers(setup, chunks)?,
+        further: 0,
         prefix: prefix(&setup.model).to_owned(),
         schedule: Some(schedule::kind(setup)),
         micro_batches,

@@ -7,6 +7,7 @@ use planner_ir::{Source, State, StateKind, ValueId};
 
 use crate::error::ExportError;
 use crate::job::Job;
+use crate::strategy::number;
 
 /// Layers, in the order of the model.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -17,7 +18,12 @@ pub(crate) struct Layers {
     pub(crate) of_stages: Vec<u64>,
     /// Those that lie in two stages or more.
     pub(crate) cut: Vec<u64>,
+    /// How many of the last predict tokens after the next.
+    pub(crate) further: u64,
 }
+
+/// The product that layers alone have that predict tokens after the next, as checkpoints call it.
+const JOINED: &str = ".eh_proj.";
 
 impl Layers {
     /// Those of a job. A layer of which several stages have parameters is given to the one that has the most
@@ -25,10 +31,14 @@ impl Layers {
     pub(crate) fn of(job: &Job<'_>) -> Result<Self, ExportError> {
         let mut prefixes: BTreeSet<String> = BTreeSet::new();
         let mut bytes: BTreeMap<u64, BTreeMap<usize, u64>> = BTreeMap::new();
+        let mut further = BTreeSet::new();
         for (stage, plan) in job.stages().into_iter().enumerate() {
             for (value, name) in trained(plan) {
                 let Some((prefix, layer)) = layer(name) else { continue };
                 prefixes.insert(prefix.to_owned());
+                if name.contains(JOINED) {
+                    further.insert(layer);
+                }
                 let size = plan.graph.type_of(value).bytes();
                 *bytes.entry(layer).or_default().entry(stage).or_default() += size;
             }
@@ -53,7 +63,7 @@ impl Layers {
                 cut.push(layer);
             }
         }
-        Ok(Self { prefix, of_stages, cut })
+        Ok(Self { prefix, of_stages, cut, further: number(further.len()) })
     }
 }
 

@@ -36,6 +36,7 @@ pub(crate) fn limited(
     if strategy.tensor == 1 {
         limited.sequence = false;
     }
+    limited.layers = together(&strategy, title, lost);
     if strategy.tensor > 1 && strategy.experts > 1 && !strategy.sequence {
         lost.push(format!(
             "experts and tensor parallelism without split sequences: {title} splits sequences there"
@@ -45,13 +46,29 @@ pub(crate) fn limited(
     limited
 }
 
+/// The layers of each stage, those that predict tokens after the next in one of them: the last that has any.
+fn together(strategy: &Strategy, title: &str, lost: &mut Vec<String>) -> Vec<u64> {
+    let mut stages = strategy.layers_and_further();
+    if stages.iter().filter(|it| it[1] > 0).count() > 1 {
+        lost.push(format!(
+            "layers that predict tokens after the next lie in several stages: {title} has them in one, the last of these"
+        ));
+        let place = stages.iter().rposition(|it| it[1] > 0).unwrap_or(0);
+        stages.iter_mut().for_each(|it| it[1] = 0);
+        stages[place][1] = strategy.further;
+    }
+    stages.into_iter().map(|it| it[0] + it[1]).collect()
+}
+
 /// The arguments, as an array of a shell.
 pub(crate) fn files(strategy: &Strategy, model: &Model, lost: &mut Vec<String>) -> Vec<File> {
-    let mut text = String::from(
+    // What of the router no parameter tells.
+    let router = if model.router_bias { "the router's groups and scale, " } else { "" };
+    let mut text = format!(
         "# Arguments of Megatron-LM for a plan of Shardloom. In a script of bash:\n\
          #   source megatron.sh\n\
-         #   torchrun .. pretrain_gpt.py \"${SHARDLOOM_ARGS[@]}\" ..\n\
-         # Yours to add: the tokenizer, data, the rotary base, learning rates, how long to train.\n\
+         #   torchrun .. pretrain_gpt.py \"${{SHARDLOOM_ARGS[@]}}\" ..\n\
+         # Yours to add: the tokenizer, data, the rotary base, {router}learning rates, how long to train.\n\
          SHARDLOOM_ARGS=(\n",
     );
     let told = told(strategy, model);

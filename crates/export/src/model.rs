@@ -1,10 +1,11 @@
 //! The sizes of a model, read off its program.
 
+mod named; // what the names of parameters tell
+
 use plan::{Plan, parameters};
 use planner_ir::{GatherClass, Graph, Node, Op, OpClass, Phase, Source, Unary, ValueId};
 
 use crate::job::Job;
-use crate::layers::trained;
 
 /// What of a model frameworks are told; nothing where its program does not have it.
 #[derive(Clone, Debug, Default, PartialEq)]
@@ -21,8 +22,18 @@ pub struct Model {
     pub heads: Option<[u64; 3]>,
     /// How many hidden units a layer without experts has.
     pub units: Option<u64>,
+    /// The vectors that queries, keys and values are made of, if attention is latent (MLA).
+    pub latent: Option<Latent>,
+    /// Whether queries and keys are normalised, or the vectors that they are made of.
+    pub query_norms: bool,
     /// Experts of a layer, if layers have some.
     pub experts: Option<Experts>,
+    /// How many hidden units every token takes beside those of its experts.
+    pub shared: Option<u64>,
+    /// For each layer whether it has experts.
+    pub layers_with_experts: Vec<bool>,
+    /// Whether experts are chosen by sigmoids, with a bias that the choice alone has.
+    pub router_bias: bool,
     /// Whether hidden units are gated by SiLU.
     pub gated: bool,
     /// Whether they are gated by another function.
@@ -37,6 +48,21 @@ pub struct Model {
     pub tied: bool,
     /// Whether it computes in bf16, in f16, or in f32.
     pub element: Option<planner_ir::DType>,
+}
+
+/// The lengths of vectors of latent attention.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Latent {
+    /// The vector that queries are made of, if they are made of one.
+    pub query_rank: Option<u64>,
+    /// The vector that keys and values are made of.
+    pub rank: u64,
+    /// Of a head's query and key, the part that is not rotated.
+    pub plain: u64,
+    /// The part that is.
+    pub rotated: u64,
+    /// A head's value.
+    pub value: u64,
 }
 
 /// The experts of a layer.
@@ -58,10 +84,7 @@ impl Model {
         for plan in &stages {
             model.look_at(plan);
         }
-        let named = |plan: &&Plan| trained(plan).into_iter().map(|it| it.1.to_owned()).collect::<Vec<_>>();
-        let names: Vec<String> = stages.iter().flat_map(named).collect();
-        model.biases = names.iter().any(|name| name.ends_with(".bias"));
-        model.tied = !names.iter().any(|name| is_head(name, &model));
+        named::look_at(&mut model, &stages);
         model
     }
 
@@ -135,12 +158,4 @@ impl Model {
             }
         }
     }
-}
-
-/// Whether a parameter makes the scores of tokens: by the name that almost all models give it.
-fn is_head(name: &str, model: &Model) -> bool {
-    let is_table = model.embedding.as_deref() == Some(name);
-    !is_table
-        && crate::layers::layer(name).is_none()
-        && ["lm_head", "output", "embed_out"].iter().any(|it| name.contains(it))
 }

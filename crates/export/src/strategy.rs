@@ -39,6 +39,8 @@ pub struct Strategy {
     pub chunks: u64,
     /// For each stage, how many layers it has.
     pub layers: Vec<u64>,
+    /// How many of the last layers predict tokens after the next (multi-token prediction).
+    pub further: u64,
     /// What layers are called, before their number.
     pub prefix: String,
     /// The order of work of several groups, if it has a name.
@@ -149,6 +151,7 @@ pub fn read(job: &Job<'_>, model: &Model, target: &'static str) -> Result<Read, 
         pipeline: groups,
         chunks: number(job.chunks()),
         layers: layers.of_stages.clone(),
+        further: layers.further,
         prefix: layers.prefix.clone(),
         schedule: job.schedule().and_then(schedule::Schedule::kind),
         micro_batches,
@@ -210,9 +213,33 @@ impl Strategy {
         self.data * self.micro_batch * self.micro_batches
     }
 
-    /// All layers.
+    /// All layers but those that predict tokens after the next.
     pub fn layer_count(&self) -> u64 {
-        self.layers.iter().sum()
+        self.layers.iter().sum::<u64>() - self.further
+    }
+
+    /// The layers of each stage, and how many of them predict tokens after the next: the last ones.
+    pub(crate) fn layers_and_further(&self) -> Vec<[u64; 2]> {
+        let mut left = self.layer_count();
+        let of = |&all: &u64| {
+            let layers = all.min(left);
+            left -= layers;
+            [layers, all - layers]
+        };
+        self.layers.iter().map(of).collect()
+    }
+
+    /// The same for a target that has no layers which predict tokens after the next.
+    pub(crate) fn without_further(self, title: &str, lost: &mut Vec<String>) -> Self {
+        if self.further == 0 {
+            return self;
+        }
+        lost.push(format!(
+            "{} of the layers predict tokens after the next: {title} does not train them, and times are as if it did",
+            self.further
+        ));
+        let layers = self.layers_and_further().into_iter().map(|it| it[0]).collect();
+        Self { layers, further: 0, ..self }
     }
 
     /// In a line: `data 32 (ZeRO-1), pipeline 2 of 4 stages each, 2 micro-batches of 1 example, recompute none`.
@@ -259,6 +286,7 @@ impl Strategy {
             "pipeline": self.pipeline,
             "chunks": self.chunks,
             "layers": self.layers,
+            "further": self.further,
             "schedule": self.schedule.map(Kind::name),
             "micro_batches": self.micro_batches,
             "micro_batch": self.micro_batch,

@@ -285,6 +285,10 @@ pub fn export(job: &Job<'_>, target: Target) -> Result<Exported, ExportError> {
     let limited = |limited: &Limited<'_>, files: &dyn Fn(&Strategy, &mut Vec<String>) -> Vec<File>| {
         let Read { strategy, mut lost } = read(job, &model, target.title())?;
         let range = target.range().ok_or(ExportError::Inference(target.title()))?;
+        let strategy = match target.is_of_megatron() {
+            true => strategy,
+            false => strategy.without_further(target.title(), &mut lost),
+        };
         let mut strategy = limited(strategy, &range, &mut lost)?;
         lost.extend(strategy.scaling.and_then(|it| narrow(target, it)));
         if strategy.scaling.is_some() && model.experts.is_some() && target.is_of_megatron() {

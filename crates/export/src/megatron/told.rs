@@ -52,7 +52,7 @@ impl Told {
 /// What both are told of a strategy.
 pub(crate) fn told(strategy: &Strategy, model: &Model) -> Told {
     let (sizes, missing) = sizes(strategy, model);
-    let model_part = sizes.into_iter().chain(kinds(model)).collect();
+    let model_part = sizes.into_iter().chain(kinds(strategy, model)).collect();
     let parallel = degrees(strategy).into_iter().chain(sharding(strategy)).collect();
     let training = training(strategy, model).into_iter().chain([optimizer(strategy), clip(strategy)]);
     Told {
@@ -96,6 +96,9 @@ fn sizes(strategy: &Strategy, model: &Model) -> (Vec<One>, Vec<(&'static str, &'
         None => missing.push((argument, key)),
     };
     say("--num-layers", "num_layers", Some(strategy.layer_count()));
+    if strategy.further > 0 {
+        say("--mtp-num-layers", "mtp_num_layers", Some(strategy.further));
+    }
     say("--hidden-size", "hidden_size", model.hidden);
     let units = model.units.or(model.experts.map(|it| it.units));
     say("--ffn-hidden-size", "ffn_hidden_size", units);
@@ -107,7 +110,23 @@ fn sizes(strategy: &Strategy, model: &Model) -> (Vec<One>, Vec<(&'static str, &'
         say("--moe-router-topk", "moe_router_topk", Some(experts.active));
         say("--moe-ffn-hidden-size", "moe_ffn_hidden_size", Some(experts.units));
     }
-    if let Some([queries, keys, size]) = model.heads {
+    if let Some(shared) = model.shared {
+        let key = "moe_shared_expert_intermediate_size";
+        say("--moe-shared-expert-intermediate-size", key, Some(shared));
+    }
+    if let Some(latent) = model.latent {
+        for (argument, key, length) in [
+            ("--q-lora-rank", "q_lora_rank", latent.query_rank),
+            ("--kv-lora-rank", "kv_lora_rank", Some(latent.rank)),
+            ("--qk-head-dim", "qk_head_dim", Some(latent.plain)),
+            ("--qk-pos-emb-head-dim", "qk_pos_emb_head_dim", Some(latent.rotated)),
+            ("--v-head-dim", "v_head_dim", Some(latent.value)),
+        ] {
+            if length.is_some() {
+                say(argument, key, length);
+            }
+        }
+    } else if let Some([queries, keys, size]) = model.heads {
         let grouped = (keys < queries).then(|| format!("--group-query-attention --num-query-groups {keys}"));
         all.push(perhaps(grouped, vec![of_model("num_query_groups", keys)]));
         let usual = model.hidden == Some(queries * size);
@@ -123,8 +142,16 @@ fn sizes(strategy: &Strategy, model: &Model) -> (Vec<One>, Vec<(&'static str, &'
 }
 
 /// Of which kinds its parts are.
-fn kinds(model: &Model) -> Vec<One> {
+fn kinds(strategy: &Strategy, model: &Model) -> Vec<One> {
     let mut all = vec![switch(model.gated, "--swiglu", "model", "gated_linear_unit")];
+    if model.latent.is_some() {
+        let keys = vec![of_model("multi_latent_attention", true)];
+        all.push(said("--multi-latent-attention", keys));
+    }
+    if model.query_norms {
+        all.push(said("--qk-layernorm", vec![of_model("qk_layernorm", true)]));
+    }
+    all.extend(experts(strategy, model));
     if model.rotary {
         let keys = vec![of_model("position_embedding_type", "rope")];
         all.push(said("--position-embedding-type rope", keys));
@@ -141,6 +168,31 @@ fn kinds(model: &Model) -> Vec<One> {
             of_model("layernorm_epsilon", number_of(&format!("{epsilon:.1e}"))),
         ];
         all.push(said(argument, keys));
+    }
+    all
+}
+
+/// Which layers have experts, where some have none, and how a token chooses where it is not by softmax.
+fn experts(strategy: &Strategy, model: &Model) -> Vec<One> {
+    let mut all = Vec::new();
+    let layers = usize::try_from(strategy.layer_count()).unwrap_or(usize::MAX);
+    let with: Vec<u8> = model.layers_with_experts.iter().take(layers).map(|&it| u8::from(it)).collect();
+    if with.contains(&1) && with.contains(&0) {
+        let runs: Vec<String> =
+            with.chunk_by(|a, b| a == b).map(|run| format!("[{}]*{}", run[0], run.len())).collect();
+        all.push(said(
+            format!("--moe-layer-freq '({})'", runs.join("+")),
+            vec![of_model("moe_layer_freq", format!("{with:?}"))],
+        ));
+    }
+    if model.router_bias {
+        all.push(said(
+            "--moe-router-score-function sigmoid --moe-router-enable-expert-bias",
+            vec![
+                of_model("moe_router_score_function", "sigmoid"),
+                of_model("moe_router_enable_expert_bias", true),
+            ],
+        ));
     }
     all
 }
@@ -178,7 +230,7 @@ fn degrees(strategy: &Strategy) -> Vec<One> {
         all.push(said("--moe-token-dispatcher-type alltoall", keys));
     }
     let staged = strategy.pipeline > 1;
-    let stages = layout(&strategy.layers);
+    let stages = layout(&strategy.layers_and_further());
     let chunks = Some(strategy.chunks).filter(|it| *it > 1);
     let written = if staged { format!("\"{stages}\"") } else { or_null(None) };
     all.push(perhaps(
@@ -314,17 +366,19 @@ fn clip(strategy: &Strategy) -> One {
     said(format!("--clip-grad {norm}"), vec![("optimizer", "clip_grad", norm.to_string())])
 }
 
-/// Which stage has which layers: `E` the embeddings, `t` a layer, `L` the loss, `|` between stages.
-fn layout(stages: &[u64]) -> String {
+/// Which stage has which layers: `E` the embeddings, `t` a layer, `m` one that predicts tokens after the next, `L`
+/// the loss, `|` between stages.
+fn layout(stages: &[[u64; 2]]) -> String {
     let last = number(stages.len()).saturating_sub(1);
-    let stage = |(place, &layers): (u64, &u64)| {
-        let layers = match layers {
-            0 => String::new(),
-            1 => "t".to_owned(),
-            several => format!("t*{several}"),
-        };
+    let times = |what: &str, count: u64| match count {
+        0 => String::new(),
+        1 => what.to_owned(),
+        several => format!("{what}*{several}"),
+    };
+    let stage = |(place, &[layers, further]): (u64, &[u64; 2])| {
         let first = if place == 0 { "E" } else { "" };
-        format!("{first}{layers}{}", if place == last { "L" } else { "" })
+        let end = if place == last { "L" } else { "" };
+        format!("{first}{}{}{end}", times("t", layers), times("m", further))
     };
     (0..).zip(stages).map(stage).collect::<Vec<_>>().join("|")
 }
@@ -340,8 +394,10 @@ mod tests {
 
     #[test]
     fn layouts_have_embeddings_first_and_the_loss_last() {
-        assert_eq!(layout(&[7, 9, 9, 7]), "Et*7|t*9|t*9|t*7L");
-        assert_eq!(layout(&[0, 1, 0]), "E|t|L");
-        assert_eq!(layout(&[2]), "Et*2L");
+        let plain = |stages: &[u64]| layout(&stages.iter().map(|&it| [it, 0]).collect::<Vec<_>>());
+        assert_eq!(plain(&[7, 9, 9, 7]), "Et*7|t*9|t*9|t*7L");
+        assert_eq!(plain(&[0, 1, 0]), "E|t|L");
+        assert_eq!(plain(&[2]), "Et*2L");
+        assert_eq!(layout(&[[15, 0], [16, 1], [0, 2]]), "Et*15|t*16m|m*2L");
     }
 }

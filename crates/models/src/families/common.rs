@@ -2,8 +2,8 @@
 
 use crate::config::{Config, Result};
 use crate::decoder::{
-    Activation, Attention, Decoder, Dense, Further, Head, Layer, Linear, Mixer, Norm, NormKind, Norms, Projections,
-    Stored, Table, Units, Up,
+    Activation, Attention, Decoder, Dense, Further, Head, Layer, Linear, Mixer, Norm, NormKind, Norms,
+    Projections, Stored, Table, Units, Up,
 };
 use crate::rotary::real;
 
