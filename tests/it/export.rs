@@ -13,6 +13,7 @@ use serde_json::Value;
 
 use crate::cli::{Folder, fails, says, works};
 use crate::pages::compare;
+use crate::tidy::root;
 
 /// A Llama of a few layers.
 fn config(layers: u64) -> String {
@@ -120,6 +121,25 @@ fn chunks() {
     let chunks =
         ["--stages", "2", "--chunks", "2", "--mesh", "2", "--schedule", "interleaved", "--recompute", "full"];
     golden("chunks", 4, &[&TRAINED[..], &chunks].concat());
+}
+
+/// What predicts tokens after the next, latent attention, layers without experts, and a table that two stages have:
+/// Megatron-LM is told all of it, torchtitan lacks the first.
+#[test]
+fn models_like_deepseek_v3() {
+    let folder = Folder::new("export-further");
+    let plan = folder.path("plan.json");
+    let config = root().join("tests/cases/models/deepseek_v3_further/config.json");
+    let fixed = ["plan", "--config", config.to_str().unwrap(), "-o", &plan, "--machine", "h100-80g-4x"];
+    let sizes = ["--dim", "batch=4", "--dim", "sequence=16", "--stages", "2", "--mesh", "2"];
+    works(&[&fixed[..], &sizes, &TRAINED].concat());
+    for target in ["megatron", "bridge", "torchtitan"] {
+        compare(&format!("tests/cases/export/further-{target}.txt"), &exported(&folder, &plan, target));
+    }
+    let machine = ["--machine", "h100-80g-4x"];
+    let arguments = folder.path("megatron/megatron.sh");
+    let scored = works(&[&["score", "--megatron", &arguments][..], &machine].concat());
+    assert!(scored.contains("--mtp-num-layers 2") && !scored.contains("not understood"), "{scored}");
 }
 
 /// The plan of a file.

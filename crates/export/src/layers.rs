@@ -7,7 +7,6 @@ use planner_ir::{Source, State, StateKind, ValueId};
 
 use crate::error::ExportError;
 use crate::job::Job;
-use crate::strategy::number;
 
 /// Layers, in the order of the model.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -63,7 +62,7 @@ impl Layers {
                 cut.push(layer);
             }
         }
-        Ok(Self { prefix, of_stages, cut, further: number(further.len()) })
+        Ok(Self { prefix, of_stages, cut, further: u64::try_from(further.len()).unwrap_or(u64::MAX) })
     }
 }
 

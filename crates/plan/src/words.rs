@@ -5,8 +5,8 @@ mod in_time; // what a partition in time is called
 mod strategy; // what a plan does, in a few phrases
 
 use planner_ir::{
-    AttentionClass, AxisId, ConvolutionClass, GatherClass, Graph, LoopId, Loops, Mesh, Motion, Op, OpClass,
-    Partition, Phase, Role, Source, StateKind, Type, ValueId,
+    AttentionClass, AxisId, CROSSING, ConvolutionClass, GatherClass, Graph, LoopId, Loops, Mesh, Motion, Op,
+    OpClass, Partition, Phase, Role, Source, StateKind, Type, Value, ValueId,
 };
 
 use crate::plan::{Assignment, Plan};
@@ -42,11 +42,17 @@ pub fn operation_in_words(plan: &Plan, node: usize) -> String {
 }
 
 /// How many examples a program has at once: the largest first dimension of inputs of several dimensions; as
-/// many as there may be where there is no such input.
+/// many as there may be where there is no such input. What other stages send is asked only where a stage has no
+/// input of the model: among it are gradients of parameters that stages share.
 pub fn examples(graph: &Graph) -> u64 {
-    let inputs = graph.values.iter().filter(|it| matches!(it.source, Source::Input(_)));
-    let first = inputs.filter(|it| it.type_.rank() > 1).map(|it| it.type_.shape[0]);
-    first.max().unwrap_or(u64::MAX)
+    let largest = |sent: bool| {
+        let of = |it: &Value| match &it.source {
+            Source::Input(name) if name.starts_with(CROSSING) == sent => it.type_.shape.first().copied(),
+            _ => None,
+        };
+        graph.values.iter().filter(|it| it.type_.rank() > 1).filter_map(of).max()
+    };
+    largest(false).or_else(|| largest(true)).unwrap_or(u64::MAX)
 }
 
 /// What a partition of a forward operation is called: for each thing that is split, what and over which

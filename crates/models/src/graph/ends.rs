@@ -71,11 +71,11 @@ impl Graph<'_, '_> {
 
     /// The outputs.
     pub(super) fn ends(&mut self, angles: &[Angles], x: &str) {
+        let is_trained = self.wanted.of == Use::Loss;
+        let further = if is_trained { self.further(angles, x) } else { Vec::new() };
         let logits = self.logits(x);
-        if self.wanted.of == Use::Loss {
-            let loss = self.loss(&logits, 1);
-            let loss = self.with_further(angles, x, loss);
-            self.writer.output_of(Element::F32, "loss", &loss, &[]);
+        if is_trained {
+            self.losses(&logits, &further);
         }
         let dims = [self.batch.clone(), self.sequence.clone(), self.decoder.vocabulary.to_string()];
         self.writer.output("logits", &logits, &dims.each_ref().map(String::as_str));
@@ -97,10 +97,10 @@ impl Graph<'_, '_> {
         self.softcapped(&logits, decoder.head.softcap)
     }
 
-    /// The loss, and a part of what predicts tokens after the next, averaged.
-    fn with_further(&mut self, angles: &[Angles], x: &str, loss: String) -> String {
+    /// What the head takes to predict tokens after the next: that of each block, which the next one takes too.
+    fn further(&mut self, angles: &[Angles], x: &str) -> Vec<String> {
         let decoder = self.decoder;
-        let (mut x, mut losses) = (x.to_owned(), Vec::new());
+        let (mut x, mut all) = (x.to_owned(), Vec::new());
         for ((ahead, further), number) in (1..).zip(&decoder.further).zip(decoder.layers.len()..) {
             // What a token after the last would be is of no matter: it has no label.
             let tokens = self.ahead("input_ids", ahead, 0);
@@ -113,16 +113,23 @@ impl Graph<'_, '_> {
             let joined = self.linear(&further.joined, [2 * decoder.hidden, decoder.hidden], &both);
             let made = self.layer(number, &further.layer, angles, &joined);
             x = self.norm(&further.norm, decoder.hidden, &made);
-            let logits = self.logits(&x);
-            losses.push(self.loss(&logits, ahead + 1));
+            all.push(x.clone());
         }
-        let count = real(u64::try_from(losses.len()).unwrap_or(u64::MAX));
-        losses.into_iter().fold(loss, |all, further| {
-            self.writer.within("loss");
+        all
+    }
+
+    /// The loss of the next tokens, and a part of the mean of those of tokens after them.
+    fn losses(&mut self, logits: &str, further: &[String]) {
+        let mut all = self.loss(logits, 1);
+        let count = real(u64::try_from(further.len()).unwrap_or(u64::MAX));
+        for (places, x) in (2..).zip(further) {
+            let logits = self.logits(x);
+            let loss = self.loss(&logits, places);
             let part = self.number_of(Element::F32, PART / count);
-            let further = self.op("Mul", &[&further, &part]);
-            self.op("Add", &[&all, &further])
-        })
+            let loss = self.op("Mul", &[&loss, &part]);
+            all = self.op("Add", &[&all, &loss]);
+        }
+        self.writer.output_of(Element::F32, "loss", &all, &[]);
     }
 
     /// Of each place of an input `[batch, sequence]` what so many places later is; behind the last `filling`.

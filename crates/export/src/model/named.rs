@@ -1,0 +1,65 @@
+//! What of a model the names of its parameters tell, as checkpoints of Hugging Face have them.
+
+use std::collections::BTreeSet;
+
+use plan::Plan;
+use planner_ir::{Source, ValueId};
+
+use super::{Latent, Model};
+use crate::layers::{layer, trained};
+
+/// A parameter: its name, and how many numbers it has.
+type Named = (String, u64);
+
+/// Adds to a model of which all else is known what names tell.
+pub(super) fn look_at(model: &mut Model, stages: &[&Plan]) {
+    let all: Vec<Named> = stages.iter().flat_map(|plan| parameters(plan)).collect();
+    let ends = |end: &str| all.iter().find(|it| it.0.ends_with(end)).map(|it| it.1);
+    model.biases = all.iter().any(|it| it.0.ends_with(".bias"));
+    model.tied = !all.iter().any(|it| is_head(&it.0, model));
+    model.latent = latent(model, &ends);
+    model.query_norms = ends(".q_norm.weight").or(ends(".q_a_layernorm.weight")).is_some();
+    let shared = ["shared_experts", "shared_expert"];
+    let shared = shared.iter().find_map(|it| ends(&format!(".{it}.down_proj.weight")));
+    model.shared = shared.zip(model.hidden).map(|(numbers, hidden)| numbers / hidden.max(1));
+    let layers: BTreeSet<u64> = all.iter().filter_map(|it| Some(layer(&it.0)?.1)).collect();
+    let with: BTreeSet<u64> =
+        all.iter().filter(|it| it.0.contains(".experts.")).filter_map(|it| Some(layer(&it.0)?.1)).collect();
+    model.layers_with_experts = layers.iter().map(|it| with.contains(it)).collect();
+    model.router_bias = stages.iter().any(|plan| has_router_bias(plan));
+}
+
+fn parameters(plan: &Plan) -> Vec<Named> {
+    let numbers = |value: ValueId| plan.graph.type_of(value).elements();
+    trained(plan).into_iter().map(|(value, name)| (name.to_owned(), numbers(value))).collect()
+}
+
+/// The vectors that queries, keys and values are made of: whichever way round products hold their weights.
+fn latent(model: &Model, ends: &dyn Fn(&str) -> Option<u64>) -> Option<Latent> {
+    let ([heads, _, size], hidden) = (model.heads?, model.hidden.filter(|it| *it > 0)?);
+    let rank = ends(".kv_a_layernorm.weight").filter(|it| *it > 0)?;
+    let rotated = (ends(".kv_a_proj_with_mqa.weight")? / hidden).checked_sub(rank)?;
+    let plain = size.checked_sub(rotated)?;
+    let value = (ends(".kv_b_proj.weight")? / rank / heads.max(1)).checked_sub(plain)?;
+    Some(Latent { query_rank: ends(".q_a_layernorm.weight"), rank, plain, rotated, value })
+}
+
+/// Whether a parameter makes the scores of tokens: by the name that almost all models give it.
+fn is_head(name: &str, model: &Model) -> bool {
+    let is_table = model.embedding.as_deref() == Some(name);
+    !is_table
+        && layer(name).is_none()
+        && ["lm_head", "output", "embed_out"].iter().any(|it| name.contains(it))
+}
+
+/// Whether experts are chosen by sigmoids with a bias that the choice alone has.
+fn has_router_bias(plan: &Plan) -> bool {
+    plan.graph.value_ids().any(|value| {
+        let name = match &plan.graph.value(value).source {
+            Source::State(state) => &state.name,
+            Source::Weight(name) => name,
+            Source::Input(_) | Source::Result { .. } => return false,
+        };
+        name.ends_with("e_score_correction_bias")
+    })
+}
