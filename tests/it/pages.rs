@@ -53,7 +53,7 @@ impl Desk {
 
     /// An argument as a page has it, with its file where it is.
     fn place(&self, word: &str) -> String {
-        let endings = [".json", ".npz", ".onnx", ".safetensors", ".toml", ".txt", ".sh", ".py", "/"];
+        let endings = [".json", ".npz", ".onnx", ".safetensors", ".svg", ".toml", ".txt", ".sh", ".py", "/"];
         let file = endings.iter().any(|ending| word.ends_with(ending));
         let folder = if word.starts_with("tests/") { root() } else { self.folder.clone() };
         if file { folder.join(word).to_str().unwrap().to_owned() } else { word.to_owned() }
@@ -159,9 +159,23 @@ fn renewed(said: &str, prints: &str) -> String {
     if settle(said) == settle(prints) { said.to_owned() } else { prints.to_owned() }
 }
 
-/// A page with what its commands print.
-fn rerun(page: &str, text: &str) -> String {
+/// Runs the commands of a page, and compares what they print and draw with what it has.
+fn holds(page: &str) {
+    let text = fs::read_to_string(root().join(page)).unwrap();
     let mut desk = Desk::new(page);
+    compare(page, &rerun(page, &text, &mut desk));
+    for entry in fs::read_dir(&desk.folder).unwrap() {
+        let picture = entry.unwrap().file_name().into_string().unwrap();
+        if picture.ends_with(".svg") {
+            assert!(text.contains(&format!("images/{picture})")), "{page} does not show {picture}");
+            let drawn = fs::read_to_string(desk.folder.join(&picture)).unwrap();
+            compare(&format!("docs/images/{picture}"), &drawn);
+        }
+    }
+}
+
+/// A page with what its commands print.
+fn rerun(page: &str, text: &str, desk: &mut Desk) -> String {
     if text.contains(LARGE) {
         unpack(&desk.folder.join(LARGE));
     }
@@ -191,26 +205,22 @@ fn unpack(to: &Path) {
 
 #[test]
 fn commands_of_the_readme_print_what_it_says() {
-    let text = fs::read_to_string(root().join("README.md")).unwrap();
-    compare("README.md", &rerun("README.md", &text));
+    holds("README.md");
 }
 
 #[test]
 fn commands_of_the_tour_print_what_it_says() {
-    let text = fs::read_to_string(root().join("docs/tour.md")).unwrap();
-    compare("docs/tour.md", &rerun("docs/tour.md", &text));
+    holds("docs/tour.md");
 }
 
 #[test]
 fn commands_of_the_page_on_resharding_print_what_it_says() {
-    let text = fs::read_to_string(root().join("docs/resharding.md")).unwrap();
-    compare("docs/resharding.md", &rerun("docs/resharding.md", &text));
+    holds("docs/resharding.md");
 }
 
 #[test]
 fn commands_of_the_page_on_pipelines_print_and_draw_what_it_has() {
-    let text = fs::read_to_string(root().join("docs/pipelines.md")).unwrap();
-    compare("docs/pipelines.md", &rerun("docs/pipelines.md", &text));
+    holds("docs/pipelines.md");
     let desk = Desk::new("pictures");
     for (name, stages) in [("1f1b", "4"), ("interleaved", "8"), ("zb-h1", "4")] {
         let picture = desk.folder.join("picture.svg").to_str().unwrap().to_owned();
@@ -222,15 +232,23 @@ fn commands_of_the_page_on_pipelines_print_and_draw_what_it_has() {
 }
 
 #[test]
-fn commands_of_the_page_on_other_runtimes_print_what_it_says() {
-    let text = fs::read_to_string(root().join("docs/export.md")).unwrap();
-    compare("docs/export.md", &rerun("docs/export.md", &text));
+fn the_journey_to_megatron_is_what_happens() {
+    holds("docs/journeys/megatron.md");
 }
 
 #[test]
-fn commands_of_the_page_on_servers_print_what_it_says() {
-    let text = fs::read_to_string(root().join("docs/serving.md")).unwrap();
-    compare("docs/serving.md", &rerun("docs/serving.md", &text));
+fn the_journey_to_torchtitan_is_what_happens() {
+    holds("docs/journeys/torchtitan.md");
+}
+
+#[test]
+fn the_journey_to_vllm_is_what_happens() {
+    holds("docs/journeys/vllm.md");
+}
+
+#[test]
+fn the_journey_to_a_paper_is_what_happens() {
+    holds("docs/journeys/paper.md");
 }
 
 /// The raising rules as rows of a table.

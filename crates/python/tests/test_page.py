@@ -1,4 +1,4 @@
-"""The page about Python is what happens: with BLESS=1 it is rewritten."""
+"""The pages about Python are what happens: with BLESS=1 they are rewritten."""
 
 import contextlib
 import doctest
@@ -11,7 +11,7 @@ import unittest
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parents[3]
-PAGE = ROOT / "docs" / "python.md"
+PAGES = [ROOT / "docs" / "python.md", ROOT / "docs" / "journeys" / "python.md"]
 BLOCK = re.compile(r"(?<=^```pycon\n).*?(?=^```$)", re.MULTILINE | re.DOTALL)
 
 
@@ -32,9 +32,14 @@ def prompted(source: str) -> str:
     return "".join([f">>> {first}\n", *(f"... {line}\n" for line in others)])
 
 
-class Page(unittest.TestCase):
-    def test_what_the_page_shows_is_what_happens(self) -> None:
-        page = PAGE.read_text(encoding="utf-8")
+class Pages(unittest.TestCase):
+    def test_what_pages_show_is_what_happens(self) -> None:
+        for path in PAGES:
+            with self.subTest(page=path.name, folder=path.parent.name):
+                self.holds(path)
+
+    def holds(self, path: Path) -> None:
+        page = path.read_text(encoding="utf-8")
         names: dict[str, object] = {}
         with tempfile.TemporaryDirectory() as folder:
             os.symlink(ROOT / "tests", Path(folder, "tests"))
@@ -48,7 +53,7 @@ class Page(unittest.TestCase):
             found = BLOCK.sub(written, page)
         self.assertIn("shardloom", names)
         if os.environ.get("BLESS"):
-            PAGE.write_text(found, encoding="utf-8")
+            path.write_text(found, encoding="utf-8")
         else:
             self.assertEqual(found, page)
 
