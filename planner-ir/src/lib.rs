@@ -30,7 +30,7 @@ pub use layout::{Digit, Layout, LayoutError, Piece};
 pub use loops::{Loop, LoopId, Loops, Role};
 pub use mesh::{Axis, AxisId, Mesh, MeshError};
 pub use motion::{Motion, Shift};
-pub use near::distance;
+pub use near::{did_you_mean, distance, nearest};
 pub use odometer::advance;
 pub use op::{
     Attention, AttentionClass, Binary, Blind, Contract, Conv, ConvolutionClass, Dynamic, Edge,

@@ -19,3 +19,31 @@ pub fn distance(pattern: &str, name: &str) -> usize {
     }
     row[row.len() - 1]
 }
+
+/// The name that takes fewest changes to become, the first of equals; none where more than half of it would change.
+pub fn nearest<'a>(said: &str, known: impl IntoIterator<Item = &'a str>) -> Option<&'a str> {
+    let near = known.into_iter().map(|name| (distance(said, name), name)).min_by_key(|it| it.0);
+    near.filter(|(changes, name)| 2 * changes <= name.chars().count()).map(|it| it.1)
+}
+
+/// `, did you mean `NAME`?`, for a message about a name that nothing has; nothing where no name is near.
+pub fn did_you_mean<'a>(said: &str, known: impl IntoIterator<Item = &'a str>) -> String {
+    nearest(said, known).map_or_else(String::new, |name| format!(", did you mean `{name}`?"))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{did_you_mean, nearest};
+
+    #[test]
+    fn a_name_is_near_if_half_of_it_stays() {
+        let known = ["batch", "sequence", "s"];
+        let near = |said: &str| nearest(said, known);
+        assert_eq!(near("sequnce"), Some("sequence"));
+        assert_eq!(near("Batch"), Some("batch"));
+        assert_eq!(near("tokens"), None);
+        assert_eq!(near("x"), None);
+        assert_eq!(did_you_mean("bach", known), ", did you mean `batch`?");
+        assert_eq!(did_you_mean("zzzzzzz", known), "");
+    }
+}

@@ -4,6 +4,7 @@ mod blind; // rows that see no key, on rings of ranks
 mod clusters; // plans of whole clusters
 mod cuda; // kernels for GPUs
 mod good; // what works
+mod manual; // completions, manual pages, names that are nearly right
 mod page; // pages for a browser
 mod parameters; // what is trained, and what is not
 mod pins; // operations whose partition is fixed

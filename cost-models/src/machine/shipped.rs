@@ -95,8 +95,9 @@ impl fmt::Display for NameError {
             ),
             Self::Device(device) => write!(
                 f,
-                "device `{device}`, expected one of {}; \
+                "device `{device}`{}, expected one of {}; \
                  `shardloom calibrate` writes a file for another",
+                planner_ir::did_you_mean(device, device_names()),
                 device_names().join(", ")
             ),
             Self::Setting(error) => write!(f, "{error}"),

@@ -191,7 +191,8 @@ impl FromStr for Target {
     fn from_str(text: &str) -> Result<Self, String> {
         let names: Vec<&str> = Self::ALL.map(Self::name).to_vec();
         let found = Self::ALL.into_iter().find(|it| it.name() == text);
-        found.ok_or_else(|| format!("`{text}` is no target, expected one of {}", names.join(", ")))
+        let near = || planner_ir::did_you_mean(text, names.iter().copied());
+        found.ok_or_else(|| format!("`{text}` is no target{}, expected one of {}", near(), names.join(", ")))
     }
 }
 

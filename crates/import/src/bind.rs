@@ -182,7 +182,8 @@ fn check_names(model: &Model, bindings: &Bindings) -> Result<(), ImportError> {
         .collect();
     for name in bindings.dims.keys().filter(|name| !places.contains(name)) {
         if extent(name).symbols().iter().any(|symbol| !symbols.contains(symbol)) {
-            let message = format!("there is no dimension `{name}`, there are {}", listed(symbols));
+            let near = planner_ir::did_you_mean(name, symbols.iter().copied());
+            let message = format!("there is no dimension `{name}`{near}, there are {}", listed(symbols));
             return Err(ImportError::Binding(message));
         }
     }

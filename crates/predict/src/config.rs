@@ -57,7 +57,7 @@ pub enum ConfigError {
     /// Not TOML: what the reader says, with the place.
     Toml(String),
     /// A key that does not exist, and the one that is nearest to it.
-    Unknown(String, &'static str),
+    Unknown(String),
     /// A key that must be stated.
     Missing(&'static str),
     /// A value that is not what the key takes.
@@ -99,7 +99,7 @@ pub fn read(text: &str) -> Result<Config, ConfigError> {
 /// The configuration of these keys.
 pub fn of(table: Table) -> Result<Config, ConfigError> {
     if let Some(key) = table.keys().find(|key| !KEYS.iter().any(|known| known.name == key.as_str())) {
-        return Err(ConfigError::Unknown(key.clone(), nearest(key)));
+        return Err(ConfigError::Unknown(key.clone()));
     }
     let fields = Fields { table };
     let model = model(&fields)?;
@@ -410,19 +410,15 @@ impl Fields {
     }
 }
 
-/// The key that takes fewest changes to become.
-fn nearest(key: &str) -> &'static str {
-    KEYS.iter()
-        .map(|known| known.name)
-        .min_by_key(|known| planner_ir::distance(key, known))
-        .unwrap_or_default()
-}
-
 impl fmt::Display for ConfigError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Toml(message) => f.write_str(message.trim_end()),
-            Self::Unknown(key, near) => write!(f, "no key `{key}`, did you mean `{near}`?"),
+            Self::Unknown(key) => {
+                let near = planner_ir::did_you_mean(key, KEYS.iter().map(|known| known.name));
+                let list = if near.is_empty() { ", expected one that docs/predict.md lists" } else { "" };
+                write!(f, "no key `{key}`{near}{list}")
+            }
             Self::Missing(key) => write!(f, "`{key}` is missing"),
             Self::Value { key, found, expected } => write!(f, "`{key}` is {found}, expected {expected}"),
             Self::World { world, replica } => {

@@ -4,6 +4,7 @@ mod export; // which plan is written for which runtime
 mod generation; // what generation is told
 mod kernels; // what kernels are listed
 mod launch; // what is started, and how often
+mod manual; // for which shell completions are, and where manual pages go
 mod model; // which graph of a configuration is written
 pub(crate) mod meant; // where each option means something
 mod plan; // what is planned, and for what
@@ -31,6 +32,7 @@ pub(crate) use generation::ids;
 pub use generation::{GenerateArguments, GenerationArguments, Prompt};
 pub use kernels::KernelsArguments;
 pub use launch::LaunchArguments;
+pub use manual::{CompletionsArguments, ManArguments, described};
 pub use model::{ElementName, ExpertsName, GraphArguments, UseName};
 pub use pipeline::{PipelineArguments, Stages};
 pub use plan::PlanArguments;
@@ -67,17 +69,20 @@ Exit codes: 0 done, 1 invalid arguments, 2 invalid input or a plan that is rejec
 3 an error of shardloom's own, 4 processes have not found each other, 5 a rank is lost, 6 a rank has
 waited for too long, 7 there is no room for a file, 130 and 143 ended by a signal.";
 
+/// The heading of options that look into the stages of a command.
+const DEBUGGING: &str = "Debugging";
+
 /// What holds for every command.
 #[derive(Args, Clone, Debug)]
 pub struct Global {
     /// Print the result of a stage: import, raise, train, plan, lower, or all of them
-    #[arg(long, global = true, value_name = "STAGE")]
+    #[arg(long, global = true, value_name = "STAGE", help_heading = DEBUGGING)]
     pub dump_after: Option<Dumped>,
     /// Write dumps to numbered files in this folder instead of the standard output
-    #[arg(long, global = true, value_name = "DIR", requires = "dump_after")]
+    #[arg(long, global = true, value_name = "DIR", requires = "dump_after", help_heading = DEBUGGING)]
     pub dump_dir: Option<PathBuf>,
     /// Stop after this stage
-    #[arg(long, global = true, value_name = "STAGE")]
+    #[arg(long, global = true, value_name = "STAGE", help_heading = DEBUGGING)]
     pub stop_after: Option<StageName>,
     /// Print JSON instead of text
     #[arg(long, global = true)]
@@ -258,6 +263,12 @@ Examples:
     /// List or write the GPU kernels of a plan
     #[command(after_help = kernels::HELP)]
     Kernels(KernelsArguments),
+    /// Print completions of commands and options for a shell
+    #[command(after_help = manual::COMPLETIONS)]
+    Completions(CompletionsArguments),
+    /// Write manual pages, one for each command
+    #[command(after_help = manual::MAN)]
+    Man(ManArguments),
     /// Benchmark shardloom itself
     #[command(
         subcommand,

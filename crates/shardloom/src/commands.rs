@@ -10,6 +10,7 @@ mod sweep; // `sweep`
 mod import; // `import`
 mod model; // `model`
 mod machines; // `machines`
+mod manual; // `completions`, `man`
 mod diff; // `diff`
 mod check; // `check`
 mod explain; // `explain`
@@ -140,6 +141,8 @@ pub(crate) fn execute(command: &Command, context: &mut Context<'_, '_>) -> Resul
         Command::Import(arguments) => import::import(arguments, context),
         Command::Model(arguments) => model::model(arguments),
         Command::Machines(arguments) => machines::machines(arguments),
+        Command::Completions(arguments) => manual::completions(arguments),
+        Command::Man(arguments) => manual::man(arguments),
         Command::Calibrate(arguments) => calibrate::calibrate(arguments, context),
         Command::Predict(arguments) => predict::predict(arguments),
         Command::Score(arguments) => score::score(arguments, context),

@@ -5,6 +5,7 @@ use std::fs;
 use serde_json::Value;
 
 use super::{Folder, fails, works};
+use crate::pages::compare;
 use crate::tidy::root;
 
 fn at(path: &str) -> String {
@@ -47,6 +48,23 @@ fn laws(value: &Value) {
     }
     assert!(value["fits"] == false || best <= now);
     assert_eq!(value["not_understood"].as_array().unwrap().len(), 0);
+}
+
+/// Each framework's words, read and answered: what is said of everything that the files state.
+#[test]
+fn answers_are_told_in_full() {
+    let config = at("configs/llama3_8b.json");
+    for (option, file, machine, more) in [
+        ("--megatron", "mixtral-8x7b.sh", "h100-80g-64x", &[][..]),
+        ("--bridge", "deepseek-v3.yaml", "h100-80g-1024x", &[]),
+        ("--torchtitan", "llama3-8b.toml", "h100-80g-8x", &[]),
+        ("--deepspeed", "llama3-8b-zero3.json", "h100-80g-16x", &["--config", &config, "--sequence", "4096"]),
+    ] {
+        let path = at(&format!("cases/score/{file}"));
+        let said = works(&[&["score", option, &path, "--machine", machine], more].concat());
+        let (name, _) = file.rsplit_once('.').unwrap();
+        compare(&format!("tests/cases/score/{name}.txt"), &said);
+    }
 }
 
 #[test]

@@ -45,7 +45,8 @@ impl FromStr for To {
         runtime.or_else(trace).ok_or_else(|| {
             let names = Target::ALL.map(Target::name).into_iter().chain(Trace::ALL.map(Trace::name));
             let names: Vec<&str> = names.collect();
-            format!("`{text}` is no target, expected one of {}", names.join(", "))
+            let near = planner_ir::did_you_mean(text, names.iter().copied());
+            format!("`{text}` is no target{near}, expected one of {}", names.join(", "))
         })
     }
 }

@@ -359,6 +359,8 @@ const ROWS: &[Row] = &[
         meant: Always,
     },
     Row { commands: &["machines show"], options: &["name"], meant: Always },
+    Row { commands: &["completions"], options: &["shell"], meant: Always },
+    Row { commands: &["man"], options: &["output", "force"], meant: Always },
     Row { commands: &["predict"], options: &["config", "reserve", "settings"], meant: Always },
     Row {
         commands: &["score"],

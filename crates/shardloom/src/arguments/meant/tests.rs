@@ -88,6 +88,7 @@ const LINES: &[&str] = &[
     "import m.onnx",
     "model --config c",
     "machines show m",
+    "man -o m",
     "calibrate",
     "calibrate --device cuda",
     "predict --config c",
