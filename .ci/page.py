@@ -99,6 +99,12 @@ def every_part(browser: Browser, page: Path) -> None:
     expect("devices", browser.count("rect.device"), machine["devices"])
     expect("nodes", browser.count("rect.node"), -(-machine["devices"] // machine["devices_per_node"]))
     expect("groups of devices that hold alike", browser.count("#memory .fit"), len(said["memory"]))
+    # What frees memory is said, or how to find it.
+    frees = browser.text("#less")
+    if not said["limits"]:
+        expect("the command that finds what frees memory", said["commands"]["memory"] in frees, True)
+    elif not frees.startswith(("The cheapest step that frees memory: ", "No plan on this mesh holds less.")):
+        sys.exit(f"{page.name}: of less memory it says {frees!r}")
 
     # Along an axis as many devices light up as it has.
     name, size = first["axes"][0]
@@ -164,6 +170,13 @@ def main() -> None:
             print(f"{page}: {page.stat().st_size} bytes, tried in {took:.1f} s")
             if page.stat().st_size > FULL_PAGE_BYTES:
                 sys.exit(f"{page} has {page.stat().st_size} bytes, expected {FULL_PAGE_BYTES} at most")
+        page = folder / "alternatives.html"
+        said = ["explain", "--quiet", folder / "small.json", "--alternatives", "--html", page]
+        subprocess.run([shardloom, *said], check=True)
+        every_part(browser, page)
+        expect("other memory is priced", bool(browser.said["limits"]), True)
+        if "a step in which it is not computed so: not priced" in browser.text("#model tr.more"):
+            sys.exit(f"{page.name}: an operation has no alternative: {browser.text('#model tr.more')}")
     finally:
         browser.close()
 

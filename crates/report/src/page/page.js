@@ -140,9 +140,10 @@ function memory() {
   });
   const less = said.limits.filter((it) => it.seconds && it.bytes < 0.99 * groups[0].bytes)
     .sort((a, b) => b.bytes - a.bytes)[0];
-  const step = less && element("p", { id: "less" }, "The cheapest step that frees memory: ",
+  const step = element("p", { id: "less" }, less ? ["The cheapest step that frees memory: ",
     element("b", {}, size(groups[0].bytes - less.bytes) + " less"), " for ", element("b", {}, more(less.seconds)),
-    " of time: ", less.strategy.join("; "));
+    " of time: ", less.strategy.join("; ")] : said.limits.length ? "No plan on this mesh holds less." :
+    ["The cheapest step that frees memory is found by ", element("code", {}, said.commands.memory)]);
   section("memory", "What devices hold", bars, legend(names, colour), step);
 }
 
