@@ -251,6 +251,25 @@ fn the_journey_to_a_paper_is_what_happens() {
     holds("docs/journeys/paper.md");
 }
 
+/// What agents are told to read is there: each command is run, and its JSON has the keys that its row names.
+#[test]
+fn keys_that_agents_are_told_of_are_there() {
+    let desk = Desk::new("SKILL.md");
+    let text = fs::read_to_string(root().join("SKILL.md")).unwrap();
+    let mut rows = 0;
+    for row in text.lines().filter(|line| line.starts_with("| `shardloom ")) {
+        let words: Vec<&str> = row.split('`').skip(1).step_by(2).collect();
+        let (command, keys) = words.split_first().unwrap();
+        let said: serde_json::Value = serde_json::from_str(&desk.output(command)).unwrap();
+        assert!(!keys.is_empty(), "{row}");
+        for key in keys {
+            assert!(said.get(key).is_some(), "{command} has no `{key}`");
+        }
+        rows += 1;
+    }
+    assert_eq!(rows, 8);
+}
+
 /// The raising rules as rows of a table.
 fn raising(rules: &[RuleText]) -> String {
     let mut rows = String::new();

@@ -162,7 +162,10 @@ fn feed_forward(read: &mut Read, given: &mut Given, hidden: u64, gated: bool) ->
         read.count("moe_router_topk", active)?;
         let shared = given.count("moe_shared_expert_intermediate_size")?.filter(|it| *it > 0);
         read.count("moe_shared_expert_intermediate_size", shared)?;
-        if let Some(often) = given.word("moe_layer_freq")?.filter(|it| it != "1") {
+        // A list of Bridge's has a word for each layer; of a shell's variable nothing is known.
+        let first = given.word("moe_layer_freq")?;
+        let often = given.words("moe_layer_freq").join(", ");
+        if first.is_some() && often != "1" {
             read.take(format!("--moe-layer-freq {often}"), "experts in every layer");
         }
     } else if let Some(width) =
