@@ -228,6 +228,9 @@ pub(super) fn cluster(
     let others = if alike { "the others" } else { "all there are" };
     let gap = match answer.pipeline.proof {
         ::plan::Proof::Optimal => "none is better".to_owned(),
+        ::plan::Proof::Gap { lower_bound } if lower_bound <= 0.0 => {
+            format!("how fast {others} may be is not known")
+        }
         ::plan::Proof::Gap { lower_bound } => {
             format!("none of {others} is below {} (proven)", quantity::seconds(lower_bound))
         }
