@@ -10,6 +10,7 @@ use autoparallel::limits::Limits;
 use autoparallel::mesh;
 use cost_models::cluster::Cluster;
 use cost_models::quantity;
+use cost_models::units::exact;
 use driver::compile::{self, Imported};
 use driver::derived;
 use driver::pipeline::cluster::{Answer, Pins, Question, cheapest};
@@ -29,10 +30,13 @@ use report::weight_roles::Weights;
 use schedule::{Kind, Schedule};
 use search::Rules;
 
-use super::export::{Of, say_expected};
+use super::export::{Of, held_there, say_expected};
 use super::{Context, Said, stopped};
 use crate::arguments::{PlanArguments, Stages};
 use crate::progress::Progress;
+
+/// How often a cluster is planned with less memory, where a framework holds more of a device than there is.
+const ROUNDS: usize = 4;
 
 /// Plans a training step in stages: on the mesh that is given for each group of devices, or the best
 /// of several.
@@ -235,7 +239,19 @@ pub(super) fn cluster(
             format!("none of {others} is below {} (proven)", quantity::seconds(lower_bound))
         }
     };
-    let before = format!("chosen     {}; {all} setups, {priced} of them priced, {gap}\n", answer.chosen);
+    let mut before = format!("chosen     {}; {all} setups, {priced} of them priced, {gap}\n", answer.chosen);
+    let capacity = arguments.target.memory().or_else(|| Some(machines.single()?.usable_memory().0));
+    if let (Some(runtime), Some(capacity)) = (arguments.runtime, capacity)
+        && answer.pipeline.capacity < capacity
+    {
+        let _ = writeln!(
+            before,
+            "room       {} of {} of a device: {} holds more than our programs, by its figures",
+            quantity::bytes(answer.pipeline.capacity),
+            quantity::bytes(capacity),
+            runtime.title()
+        );
+    }
     // Names of dimensions are taken apart where shapes of inputs say so, and these are not given here.
     said(&answer.pipeline, (answer.kind.name(), machines), before, (arguments, &file, &[]), context)
 }
@@ -285,7 +301,7 @@ pub(super) fn answer(
         compile::refuse_impossible(&graph, &header(micro_batches), BTreeMap::new())?;
         Ok(graph)
     };
-    let question = Question {
+    let mut question = Question {
         file,
         header: &header,
         imported: &imported,
@@ -297,7 +313,29 @@ pub(super) fn answer(
         pins: &pins,
         thorough: wanted.thorough,
     };
-    cheapest(&question, &|words| progress.say(words))
+    let mut nearest: Option<Answer> = None;
+    for _ in 0..ROUNDS {
+        let answer = match (cheapest(&question, &|words| progress.say(words)), nearest) {
+            (Ok(answer), _) => answer,
+            (Err(Failure::Input(_)), Some(nearest)) => return Ok(nearest),
+            (Err(failure), _) => return Err(failure),
+        };
+        let Some(less) = less_memory(&answer.pipeline, arguments, cluster) else { return Ok(answer) };
+        question.memory = Some(less);
+        nearest = Some(answer);
+    }
+    nearest.ok_or_else(|| Failure::internal("plan", "no pipeline was looked for"))
+}
+
+/// How much memory a device may have to be planned for (bytes), where the framework that runs a plan holds more than
+/// there is by its own figures: as much less than the plan holds.
+fn less_memory(pipeline: &Pipeline, arguments: &PlanArguments, cluster: &Cluster) -> Option<u64> {
+    let work = throughput::work_of_stages(pipeline);
+    let of = Of { model: Some(arguments.model()), work: &work };
+    let [there, room] = held_there(Job::of_pipeline(pipeline), arguments.runtime?, cluster, of)?;
+    let held = |memory: &Vec<::plan::Holding>| memory.iter().map(|it| it.bytes).sum::<u64>();
+    let own = pipeline.memory.iter().map(held).max()?;
+    (there > room).then(|| quantity::whole_bytes(exact(own) * room / there).0)
 }
 
 /// The meshes that each group may have where all have the same.

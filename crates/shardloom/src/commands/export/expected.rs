@@ -50,6 +50,20 @@ pub(super) fn of(job: &Job<'_>, exported: &Exported, cluster: &Cluster, of: Of<'
     Some(Expected { title: exported.target.title(), of: expected.map(with_rate) })
 }
 
+/// What a framework holds of the fullest device by its own figures for a plan that is made for it, and what it may
+/// (bytes); nothing where that is not known.
+pub(in crate::commands) fn held_there(
+    job: Job<'_>,
+    target: Target,
+    cluster: &Cluster,
+    plan: Of<'_>,
+) -> Option<[f64; 2]> {
+    let job = job.on(super::device(cluster));
+    let exported = ::export::export(&job, target).ok()?;
+    let (expected, _) = of(&job, &exported, cluster, plan)?.of.ok()?;
+    Some([expected.held, expected.room])
+}
+
 /// Adds what a framework takes for a plan that was made for it to what is said of the plan.
 pub(in crate::commands) fn say_expected(
     (job, target): (Job<'_>, Option<Target>),
