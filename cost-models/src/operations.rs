@@ -23,7 +23,6 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use crate::known::Known;
-use crate::machine::Device;
 use crate::units::{Bytes, BytesPerSecond, Flops, FlopsPerSecond, Seconds};
 
 /// Types of elements, by the names that measurements use.
@@ -103,12 +102,6 @@ impl Law {
 pub fn sizes(demand: &Demand, roofline: Seconds) -> Vec<f64> {
     let time = (roofline.0 * 1e6).log2();
     demand.sizes.iter().copied().chain([time]).collect()
-}
-
-/// Time of an operation by the law of that name; `None` if the device has none.
-#[must_use]
-pub fn time(device: &Device, law: &str, operation: &Operation) -> Option<Seconds> {
-    device.operations.get(law).map(|law| law.time(&operation.demand(device)))
 }
 
 #[cfg(test)]

@@ -236,16 +236,6 @@ impl Array {
     pub fn to_truths(&self) -> Result<Vec<bool>, KernelError> {
         Ok(self.tensor().truths()?.iter().map(|&byte| byte != 0).collect())
     }
-
-    /// Its elements, if they are integers or truth values that an i64 can hold.
-    pub fn to_integers(&self) -> Result<Vec<i64>, KernelError> {
-        crate::widen::integers(&self.tensor())
-    }
-
-    /// Its elements as f64, to the nearest.
-    pub fn to_floats(&self) -> Result<Vec<f64>, KernelError> {
-        crate::widen::floats(&self.tensor())
-    }
 }
 
 impl Clone for Array {

@@ -1,5 +1,7 @@
 //! Which kernel computes an operation, on blocks and on whole values.
 
+mod region; // programs whose shapes depend on data
+
 use planner_ir::{Op, Scatter, Type};
 
 use crate::array::{Array, Tensor, TensorMut, byte_count};
@@ -11,7 +13,7 @@ use crate::reduce::{From, Own};
 use crate::widen::widened;
 use crate::{
     attention, cast, contract, conv, elementwise, experts, generate, indexing, loss, movement, narrow, norm,
-    optimizer, order, quantised, recurrence, reduce, region, resize,
+    optimizer, order, quantised, recurrence, reduce, resize,
 };
 
 /// Computes blocks of an operation's results from blocks of its operands.
@@ -166,7 +168,7 @@ fn dispatch(op: &Op, operands: &[Tensor], results: &mut [TensorMut]) -> Result<(
 fn dispatch_none(op: &Op, y: &mut TensorMut) -> Result<(), KernelError> {
     match op {
         Op::Constant { result, data } => generate::constant(result, data, y),
-        Op::Fill { value, .. } => generate::fill(*value, y),
+        Op::Fill { value, .. } => movement::fill(*value, y),
         Op::Iota { start, step, .. } => generate::iota(*start, *step, y),
         _ => Err(unfit(0)),
     }

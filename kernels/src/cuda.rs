@@ -19,6 +19,7 @@ mod launch; // kernels, how they are launched, what they are given
 mod choose; // which kernels compute an operation
 mod pointwise; // chains of functions of elements
 mod chain; // operations that one kernel computes together
+mod single; // chains as kernels, and operations that are chains of one
 mod copying; // the same elements in other places
 mod movement; // operations that leave elements as they are
 mod indexing; // elements at places that are data
@@ -37,7 +38,7 @@ mod contract; // sums of products: which a library computes, and the others
 mod sum; // sums over ranks
 
 pub use chain::{Chain, Input, Step, is_pointwise};
-pub use choose::{chained, copied, kernels, takes_orders};
+pub use choose::{copied, kernels, takes_orders};
 pub use contract::{orders, product};
 pub use copying::Copying;
 pub use launch::{
@@ -46,6 +47,7 @@ pub use launch::{
 pub use norm::is_norm;
 pub use program::{device_program, host_program};
 pub use rows::classified;
+pub use single::chained;
 pub use sum::summed;
 
 #[cfg(test)]

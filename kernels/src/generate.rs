@@ -27,17 +27,6 @@ pub(crate) fn constant(type_: &Type, data: &[u8], y: &mut TensorMut) -> Result<(
     crate::movement::slice(&vec![0; rank], &vec![1; rank], &whole.tensor(), y)
 }
 
-/// One number, repeated.
-pub(crate) fn fill(number: Real, y: &mut TensorMut) -> Result<(), KernelError> {
-    let one = Array::of(Vec::new(), &[number.0])?;
-    let mut element = Array::zeros(Type::new(y.dtype, Vec::new()))?;
-    cast(&one.tensor(), &mut element.tensor_mut())?;
-    for bytes in y.bytes.chunks_exact_mut(element.bytes().len()) {
-        bytes.copy_from_slice(element.bytes());
-    }
-    Ok(())
-}
-
 /// `y[i] = start + step * i`.
 pub(crate) fn iota(start: Real, step: Real, y: &mut TensorMut) -> Result<(), KernelError> {
     let [length] = *y.shape else {

@@ -33,7 +33,6 @@ mod experts; // mixtures of experts
 mod optimizer; // steps of optimizers
 mod narrow; // numbers of 8 bits with scales
 mod quantised; // block-quantised weights
-mod region; // programs whose shapes depend on data
 pub mod cuda; // kernels for GPUs, as sources
 pub mod random; // numbers that look random, and are the same everywhere
 

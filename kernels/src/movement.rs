@@ -2,9 +2,10 @@
 //!
 //! Kernels here do not look at elements: they move bytes.
 
-use planner_ir::{Edge, Triangle};
+use planner_ir::{Edge, Real, Triangle, Type};
 
-use crate::array::{Tensor, TensorMut, expect_dtype, extents};
+use crate::array::{Array, Tensor, TensorMut, expect_dtype, extents};
+use crate::cast::cast;
 use crate::error::KernelError;
 use crate::nest::{Level, Nest, repeated, row_major};
 
@@ -127,6 +128,17 @@ pub(crate) fn slice(starts: &[u64], steps: &[i64], x: &Tensor, y: &mut TensorMut
     copy(&nest, [0, start], x, y)
 }
 
+/// One number, repeated.
+pub(crate) fn fill(number: Real, y: &mut TensorMut) -> Result<(), KernelError> {
+    let one = Array::of(Vec::new(), &[number.0])?;
+    let mut element = Array::zeros(Type::new(y.dtype, Vec::new()))?;
+    cast(&one.tensor(), &mut element.tensor_mut())?;
+    for bytes in y.bytes.chunks_exact_mut(element.bytes().len()) {
+        bytes.copy_from_slice(element.bytes());
+    }
+    Ok(())
+}
+
 /// More elements around x, or fewer.
 pub(crate) fn pad(before: &[i64], edge: Edge, x: &Tensor, y: &mut TensorMut) -> Result<(), KernelError> {
     expect_dtype(x.dtype, y.dtype)?;
@@ -135,7 +147,7 @@ pub(crate) fn pad(before: &[i64], edge: Edge, x: &Tensor, y: &mut TensorMut) -> 
         return Err(misfit("a padded value", y, x.shape));
     }
     if let Edge::Constant(number) = edge {
-        crate::generate::fill(number, y)?;
+        fill(number, y)?;
     }
     let places = (0..rank)
         .map(|dim| {

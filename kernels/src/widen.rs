@@ -65,11 +65,6 @@ pub(crate) fn widened(
     Ok(())
 }
 
-/// The elements, if they are integers or truth values, as indices.
-pub(crate) fn integers(x: &Tensor) -> Result<Vec<i64>, KernelError> {
-    Ok(indices(x)?.into_owned())
-}
-
 /// The elements, if they are integers or truth values, as indices; copied if they must be.
 pub(crate) fn indices<'a>(x: &Tensor<'a>) -> Result<Cow<'a, [i64]>, KernelError> {
     match x.dtype {
@@ -83,7 +78,24 @@ pub(crate) fn indices<'a>(x: &Tensor<'a>) -> Result<Cow<'a, [i64]>, KernelError>
     }
 }
 
+/// The elements, if they are integers or truth values, as indices.
+pub(crate) fn integers(x: &Tensor) -> Result<Vec<i64>, KernelError> {
+    Ok(indices(x)?.into_owned())
+}
+
 /// The elements as f64, to the nearest.
 pub(crate) fn floats(x: &Tensor) -> Result<Vec<f64>, KernelError> {
     Ok(converted(x, DType::F64)?.elements()?.to_vec())
+}
+
+impl Array {
+    /// Its elements, if they are integers or truth values that an i64 can hold.
+    pub fn to_integers(&self) -> Result<Vec<i64>, KernelError> {
+        integers(&self.tensor())
+    }
+
+    /// Its elements as f64, to the nearest.
+    pub fn to_floats(&self) -> Result<Vec<f64>, KernelError> {
+        floats(&self.tensor())
+    }
 }

@@ -11,7 +11,6 @@ mod odometer; // all combinations of numbers
 mod mesh; // devices and their coordinates
 mod layout; // which piece of a value each device holds
 mod partition; // which block of an operation's loops each device computes
-mod motion; // how blocks move between the time steps of a partition
 mod transfer; // how a value gets from one layout to another
 mod shared; // lists that copies share
 mod graph; // values and operations in order
@@ -29,7 +28,6 @@ pub use infer::TypeError;
 pub use layout::{Digit, Layout, LayoutError, Piece};
 pub use loops::{Loop, LoopId, Loops, Role};
 pub use mesh::{Axis, AxisId, Mesh, MeshError};
-pub use motion::{Motion, Shift};
 pub use near::{did_you_mean, distance, nearest};
 pub use odometer::advance;
 pub use op::{
@@ -38,7 +36,7 @@ pub use op::{
     NormClass, Op, OpClass, Optimizer, Pairing, Recurrence, Reduction, Region, RegionNode, Resize, Scatter,
     Triangle, Unary,
 };
-pub use partition::{Block, Partition, PartitionError, Slots, Ways, chunks};
+pub use partition::{Block, Motion, Partition, PartitionError, Shift, Slots, Ways, chunks};
 pub use shared::Shared;
 pub use text::{ParseError, parse_graph, parse_layout, parse_op, parse_partition};
 pub use transfer::{Move, MoveError, sources};

@@ -2,10 +2,13 @@
 
 use std::fmt;
 
+mod motion; // how blocks of operands and results move between time steps
+
 use crate::layout::{Digit, Layout, LayoutError, canonical_digits, check_digits, named_axes, onto};
 use crate::loops::{Loop, LoopId, Loops, Role};
 use crate::mesh::{AxisId, Mesh};
-use crate::motion::Motion;
+
+pub use motion::{Motion, Shift};
 
 /// Which block of its loops each device computes at each step, in one phase of an operation.
 ///

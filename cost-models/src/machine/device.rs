@@ -4,7 +4,7 @@ use planner_ir::DType;
 
 use crate::known::{Count, Known};
 use crate::machine::Passes;
-use crate::operations::Laws;
+use crate::operations::{Demand, Laws, Operation};
 use crate::units::{Bytes, BytesPerSecond, FlopsPerSecond, Ratio, Seconds};
 
 /// One accelerator, or one thread of a host.
@@ -49,6 +49,18 @@ impl Device {
     #[must_use]
     pub fn scales_blocks(&self) -> bool {
         !self.passes.is_empty() || self.operations.contains_key("gemm nvfp4")
+    }
+
+    /// Time of an operation by the law of that name; `None` if the device has none.
+    #[must_use]
+    pub fn time(&self, law: &str, operation: &Operation) -> Option<Seconds> {
+        self.operations.get(law).map(|law| law.time(&self.demand(operation)))
+    }
+
+    /// What an operation asks of it.
+    #[must_use]
+    pub fn demand(&self, operation: &Operation) -> Demand {
+        operation.demand(self.products.processors.value.0)
     }
 }
 

@@ -8,12 +8,13 @@ use std::fmt;
 use crate::machine::Machine;
 
 mod file; // the form of a machine file
+mod number; // a number, with its unit and its source
 mod laws; // laws of operations
 mod read; // what one says, or what is wrong with it
 mod write; // machines as machine files
 
 pub(super) use file::Number;
-pub(super) use read::known as number;
+pub(super) use number::known as number;
 
 use file::MachineFile;
 

@@ -6,7 +6,6 @@
 use super::Demand;
 use super::format::Format;
 use super::imbalance::{self, Distribution};
-use crate::machine::Device;
 use crate::units::{Bytes, Flops, exact};
 
 /// Operations with the same sizes.
@@ -299,10 +298,10 @@ impl Operation {
         }
     }
 
-    /// What it asks of a device.
+    /// What it asks of a device that has so many processors.
     #[must_use]
-    pub fn demand(&self, device: &Device) -> Demand {
-        let processors = exact(device.products.processors.value.0);
+    pub fn demand(&self, processors: u64) -> Demand {
+        let processors = exact(processors);
         match self {
             Self::Product { m, n, k, format } => product([*m, *n, *k], *format, processors),
             Self::Prefill(it) => it.prefill(processors),

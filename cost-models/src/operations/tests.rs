@@ -92,7 +92,7 @@ fn attention_works_on_the_pairs_that_queries_see() {
                 let all = queries + before;
                 let seen = |query: u64| (before + query + 1).min(window.unwrap_or(all));
                 let pairs: u64 = (0..queries).map(seen).sum();
-                let work = |operation: Operation| operation.demand(&h100).work.0;
+                let work = |operation: Operation| h100.demand(&operation).work.0;
                 let expected = crate::units::exact(3 * 4 * 8 * 4 * pairs);
                 assert!(
                     (work(Operation::Prefill(attention.clone())) - expected).abs() < 1e-6,
@@ -143,8 +143,8 @@ fn every_law_of_a_shipped_machine_gives_times_that_are_possible() {
             for (m, n, k) in [(1, 128, 128), (1, 8192, 8192), (4096, 4096, 4096), (1 << 18, 1 << 15, 1 << 15)]
             {
                 let product = Operation::Product { m, n, k, format };
-                let time = time(&device, &gemm, &product).unwrap();
-                let work = product.demand(&device).work;
+                let time = device.time(&gemm, &product).unwrap();
+                let work = device.demand(&product).work;
                 let rate = law.rate.as_ref().unwrap().value;
                 let ratio = time.0 / (law.start.value + work / rate).0.max(1e-6);
                 assert!((0.3..30.0).contains(&ratio), "{name}, {gemm}, {m} {n} {k}: {time}");

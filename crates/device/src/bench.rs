@@ -11,13 +11,13 @@ use std::rc::Rc;
 use kernels::{Array, cuda};
 use planner_ir::{Binary, DType, Op, Type};
 
-use crate::engine::Settings;
 use crate::error::DeviceError;
 use crate::gpu::{Event, Facts, Gpu, Graph, Memory, Priority, Stream, Timing};
 use crate::nvrtc::Nvrtc;
 use crate::products::Products;
 use crate::ready::Given;
 use crate::sample::Sample;
+use crate::settings::Settings;
 use crate::single::{Maker, Single, whole};
 
 /// How often something is done before it is timed.

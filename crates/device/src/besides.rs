@@ -4,7 +4,7 @@ use kernels::cuda::{Uncovered, Work};
 use lower::Program;
 
 use crate::ready;
-use crate::tasks::Task;
+use crate::task::Task;
 use crate::together;
 
 /// Kernels around products and of those that the library may refuse, and of exchanges, by whatever transport.

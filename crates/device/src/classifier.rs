@@ -14,7 +14,7 @@ use planner_ir::Op;
 
 use crate::order::{Member, Order};
 use crate::places::{is_same_place, meet};
-use crate::tasks::{Task, buffers, pieces};
+use crate::task::{Task, buffers, pieces};
 use crate::uses::Uses;
 
 /// What the room of a task begins with is followed by other room at a multiple of this (bytes).

@@ -2,7 +2,6 @@
 
 use std::collections::BTreeSet;
 use std::ops::Range;
-use std::path::PathBuf;
 use std::rc::Rc;
 use std::sync::Arc;
 use std::time::Duration;
@@ -15,37 +14,15 @@ use crate::cache::{self, Loaded};
 use crate::error::DeviceError;
 use crate::exchange::Exchange;
 use crate::gpu::{self, Facts, Gpu, Memory, Priority};
-use crate::maker::Maker;
+use crate::maker::{Maker, Wanted};
 use crate::moves::Moves;
-use crate::nccl::{Connection, Nccl};
+use crate::nccl::{Connection, Nccl, expect_apart};
 use crate::nvrtc::Nvrtc;
 use crate::rank::Rank;
 use crate::ranks::{Issuing, Ranks};
 use crate::ready::Given;
+use crate::settings::Settings;
 use crate::together::Together;
-
-/// What a device is made with.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Settings {
-    /// Where libraries are looked for first.
-    pub libraries: Vec<PathBuf>,
-    /// Where compiled kernels and what has been found of products are kept, if they are.
-    pub cache: Option<PathBuf>,
-    /// Which GPU.
-    pub gpu: usize,
-    /// What products may use besides their matrices, for each rank (bytes).
-    pub workspace: u64,
-    /// How steps are issued.
-    pub issuing: Issuing,
-}
-
-impl Default for Settings {
-    /// The first GPU, nothing kept, as much for products as the library likes on GPUs of 2022 on, and
-    /// steps captured.
-    fn default() -> Self {
-        Self { libraries: Vec::new(), cache: None, gpu: 0, workspace: 32 << 20, issuing: Issuing::Captured }
-    }
-}
 
 /// Ranks of one or more plans on a GPU, with everything that their steps need.
 ///
@@ -65,13 +42,6 @@ pub struct Device {
     settings: Settings,
     given: Given,
     remarks: Vec<String>,
-}
-
-/// The ranks of a plan that are in this process, each with its place among those of all plans, and how
-/// they reach each other and the rest.
-pub(crate) struct Wanted<'a> {
-    pub(crate) programs: Vec<(usize, &'a Program)>,
-    pub(crate) exchange: Box<dyn Exchange>,
 }
 
 impl Device {
@@ -249,19 +219,4 @@ impl Engine for Device {
         self.plans[plan].carry(moves);
         Ok(())
     }
-}
-
-/// Refuses a GPU that another rank has too: all ranks find the same.
-pub(crate) fn expect_apart(gpu: &Gpu, processes: &Processes) -> Result<(), DeviceError> {
-    let all = processes.said(&gpu.identity()?);
-    for (rank, identity) in all.iter().enumerate() {
-        if let Some(first) = all[..rank].iter().position(|it| it == identity) {
-            return Err(DeviceError::Program(format!(
-                "ranks {first} and {rank} have the same GPU ({}): start as many ranks on a host as it has \
-                 GPUs, and let each see all of them, or its own (`CUDA_VISIBLE_DEVICES`)",
-                gpu.facts.name
-            )));
-        }
-    }
-    Ok(())
 }

@@ -16,7 +16,6 @@ use planner_ir::DType;
 
 use crate::cache::Loaded;
 use crate::error::DeviceError;
-use crate::issue::Half;
 use crate::rank::Rank;
 use crate::ready::Given;
 use crate::tasks::strided;
@@ -39,6 +38,15 @@ pub(crate) enum Progress {
     Issued,
     /// Other ranks of this process have to be issued first.
     Waiting,
+}
+
+/// Which half of a step.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Half {
+    /// What is done in any case.
+    First,
+    /// What is left out if outputs are not finite.
+    Guarded,
 }
 
 /// How ranks on devices exchange.

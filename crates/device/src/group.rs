@@ -20,7 +20,7 @@ use planner_ir::Op;
 use crate::order::{Member, Order};
 use crate::orders::Orders;
 use crate::places::{is_same_place, meet};
-use crate::tasks::{Task, buffers, is_cut, named};
+use crate::task::{Task, buffers, is_cut, named};
 use crate::uses::Uses;
 
 /// How many operations one kernel has at most.

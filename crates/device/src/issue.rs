@@ -8,7 +8,7 @@ use std::ops::Range;
 use lower::{Action, Program};
 
 use crate::error::DeviceError;
-use crate::exchange::{Exchange, Now, Progress};
+use crate::exchange::{Exchange, Half, Now, Progress};
 use crate::rank::Rank;
 use crate::ready::Given;
 
@@ -29,15 +29,6 @@ enum Begins {
     Waits,
     /// That, and inputs are taken.
     Turn,
-}
-
-/// Which half of a step.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Half {
-    /// What is done in any case.
-    First,
-    /// What is left out if outputs are not finite.
-    Guarded,
 }
 
 /// The stretches of half a step.

@@ -3,6 +3,7 @@
 //! Nothing of CUDA is linked: libraries are looked for when they are asked for, and one that is missing
 //! is an error that says where it was looked for.
 
+mod task; // one or more instructions as kernels
 mod tasks; // what a program's instructions are on a device
 mod places; // where values lie
 mod uses; // who reads them
@@ -27,6 +28,7 @@ mod besides; // kernels besides those of tasks
 mod moves; // outputs to inputs, within a device
 mod report; // what ranks report of a step
 mod ranks; // the ranks of a plan, and how their steps are issued
+mod settings; // what a device is made with
 mod maker; // what makes ranks ready
 mod engine; // ranks on GPUs as sessions run them
 mod sample; // a time from several
@@ -36,7 +38,7 @@ mod missing; // what running on GPUs needs and this machine lacks
 
 pub use bench::{Bench, Issued, Trial};
 pub use besides::besides;
-pub use engine::{Device, Settings};
+pub use engine::Device;
 pub use error::DeviceError;
 pub use gpu::{Facts, count, known};
 pub use library::NotFound;
@@ -46,7 +48,9 @@ pub use nvrtc::{Architecture, CompileError, Compiled, Nvrtc};
 pub use orders::orders;
 pub use ranks::Issuing;
 pub use sample::Sample;
-pub use tasks::{Task, named, tasks};
+pub use settings::Settings;
+pub use task::{Task, named};
+pub use tasks::tasks;
 pub use usage::{Usage, usage};
 
 #[cfg(test)]

@@ -7,14 +7,23 @@ use kernels::cuda::{Launch, Uncovered, Work};
 use lower::{Action, BufferId, Program, Stream};
 
 use crate::cache::{self, Loaded};
-use crate::engine::{Settings, Wanted};
 use crate::error::DeviceError;
+use crate::exchange::Exchange;
 use crate::gpu::{self, Gpu, Memory};
 use crate::nvrtc::Nvrtc;
 use crate::products::{Places, Products};
 use crate::rank::{Layout, Needs, Rank};
 use crate::ready::{self, Given, Kernels, Multiplied, Packed, Ready};
-use crate::tasks::{Task, tasks};
+use crate::settings::Settings;
+use crate::task::Task;
+use crate::tasks::tasks;
+
+/// The ranks of a plan that are in this process, each with its place among those of all plans, and how
+/// they reach each other and the rest.
+pub(crate) struct Wanted<'a> {
+    pub(crate) programs: Vec<(usize, &'a Program)>,
+    pub(crate) exchange: Box<dyn Exchange>,
+}
 
 /// What makes ranks ready.
 pub(crate) struct Maker<'a> {

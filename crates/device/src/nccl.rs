@@ -30,15 +30,15 @@ use run::Processes;
 
 use crate::cache::Loaded;
 use crate::error::DeviceError;
-use crate::exchange::{self, Exchange, Now, Progress};
+use crate::exchange::{self, Exchange, Half, Now, Progress};
 use crate::gpu::{Event, Memory, Stream, Timing};
-use crate::issue::Half;
 use crate::rank::Rank;
 use crate::ready::{Given, Packed};
 use functions::{Handle, Unique};
 use library::{Collected, Library, Passed};
 
 pub(crate) use connection::Connection;
+pub(crate) use links::expect_apart;
 pub use links::{Exchanged, Links};
 
 /// How long a rank may take to end once another one has: until it is clear who is lost, and until its

@@ -10,7 +10,7 @@
 use lower::{BufferId, Program, Stream};
 
 use crate::places::meet;
-use crate::tasks::is_cut;
+use crate::task::is_cut;
 
 /// One of the instructions that are to be issued together.
 pub(crate) struct Member {

@@ -135,7 +135,7 @@ impl Products {
         ] {
             wished.set(which, &ALIGNED.to_ne_bytes())?;
         }
-        self.library.offered(described, &wished, ASKED)
+        self.library.offered(described.operation, described.layouts, &wished, ASKED)
     }
 
     /// How long a product takes (seconds): the shortest of some times.

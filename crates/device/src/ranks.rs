@@ -6,9 +6,9 @@ use kernels::Array;
 use run::{Feed, Report, RunError};
 
 use crate::error::DeviceError;
-use crate::exchange::Exchange;
+use crate::exchange::{Exchange, Half};
 use crate::gpu::{self, Event, Gpu, Graph, Timing};
-use crate::issue::{Half, issue};
+use crate::issue::issue;
 use crate::moves::Moves;
 use crate::rank::Rank;
 use crate::ready::Given;

@@ -8,7 +8,7 @@ use crate::cache::Loaded;
 use crate::error::DeviceError;
 use crate::gpu::{self, Function, Launched};
 use crate::products::{Places, Product};
-use crate::tasks::Task;
+use crate::task::Task;
 
 /// A kernel with how it is launched and what it is given.
 pub(crate) struct Packed {

@@ -3,6 +3,8 @@
 //! An operation on known values is computed at once if its results are small: that is how
 //! arithmetic on shapes disappears. Large values of one repeated number are kept as such.
 
+mod partial; // lists of integers some of which are known
+
 use std::rc::Rc;
 
 use kernels::Array;
@@ -12,8 +14,8 @@ use crate::constant;
 use crate::error::{ImportError, Place};
 use crate::outline::{self, Outline};
 use crate::packed::Packed;
-use crate::partial::{self, Partial};
 use crate::tensor;
+use partial::Partial;
 
 /// The largest result that is computed during import (elements).
 pub(crate) const FOLD_LIMIT: u64 = 1024;

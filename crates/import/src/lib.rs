@@ -8,6 +8,7 @@ mod error; // why a model cannot be imported
 mod proto; // the file format
 mod tensor; // tensors of the file
 mod packed; // numbers that share bytes
+mod unpacked; // such numbers, as the graph computes them
 mod model; // a decoded model
 mod replace; // a model file with other weights
 mod extent; // symbolic dimensions
@@ -22,15 +23,10 @@ mod node; // a node as its translation sees it
 mod builder; // the graph as it grows
 mod constant; // known values as operations
 mod outline; // types with unknown extents
-mod partial; // lists of integers some of which are known
 mod lower; // the table of translations
 mod dynamic; // translations where shapes depend on data
-mod function; // calls of local functions
-mod branch; // branches
-mod turns; // loops
-mod sequence; // lists of values
 mod groups; // which operations become a region
-mod finish; // from what was built to a graph
+mod import; // what a model becomes
 
 pub use bind::{Apart, Bindings, Dimensions};
 pub use error::{ImportError, Place, Unbound};

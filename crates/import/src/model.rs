@@ -3,18 +3,14 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use bytes::Bytes;
-use planner_ir::{DType, Graph, Type};
+use planner_ir::{DType, Type};
 use prost::Message;
 
-use crate::bind::{self, Bindings, Dimensions};
 use crate::error::{ImportError, Unbound};
 use crate::extent::Extent;
 use crate::packed::Packed;
-use crate::positions::{Positions, Seen};
 use crate::proto::{self, FunctionProto, GraphProto, ModelProto, NodeProto, TensorProto, ValueInfoProto};
-use crate::replace::{self, NewData, Replaced};
 use crate::tensor::{self, External, WeightData};
-use crate::translate;
 
 /// The newest version of the standard operators that is known.
 const NEWEST_OPSET: i64 = 28;
@@ -40,7 +36,7 @@ pub struct Model {
     declared: BTreeMap<String, Declared>,
     files: BTreeMap<String, Bytes>,
     /// The file.
-    bytes: Bytes,
+    pub(crate) bytes: Bytes,
 }
 
 /// What a weight is to the module that was exported.
@@ -189,44 +185,6 @@ impl Model {
     /// types only.
     pub fn attach(&mut self, file: &str, contents: Bytes) {
         self.files.insert(file.to_owned(), contents);
-    }
-
-    /// The model as a file in which weights have other data; everything else stays as it is.
-    ///
-    /// `data` is asked for the weights that the ONNX file itself has. All weights that are in other
-    /// files come into one file beside the model, `file` (a name, relative to the model's folder);
-    /// what it has to hold is listed, and whoever writes it finds out which data are new.
-    pub fn replace(&self, file: &str, data: NewData<'_>) -> Result<Replaced, ImportError> {
-        replace::replace(&self.bytes, file, data)
-    }
-
-    /// The sizes of its dimensions by name, as far as bindings say them.
-    pub fn dimensions(&self, bindings: &Bindings) -> Result<Dimensions, ImportError> {
-        bind::dimensions(self, bindings)
-    }
-
-    /// The graph of the model with its dimensions bound.
-    pub fn import(&self, bindings: &Bindings) -> Result<Graph, ImportError> {
-        let shapes = bind::shapes(self, bindings)?;
-        let seen = match &bindings.positions {
-            Some(positions) => Seen::Taken(positions.clone(), None),
-            None => Seen::Ignored,
-        };
-        translate::graph(self, &shapes, bindings, seen).map(|(graph, _)| graph)
-    }
-
-    /// The nodes that use positions which follow from the length of the past: `start`, `start + 1`, ..
-    pub fn positions(
-        &self,
-        bindings: &Bindings,
-        wanted: &Positions,
-    ) -> Result<BTreeSet<String>, ImportError> {
-        let shapes = bind::shapes(self, bindings)?;
-        let seen = Seen::Collected(Positions { nodes: BTreeSet::new(), ..wanted.clone() });
-        match translate::graph(self, &shapes, bindings, seen)? {
-            (_, Seen::Collected(found)) => Ok(found.nodes),
-            _ => Ok(BTreeSet::new()),
-        }
     }
 
     /// The weight of that name as the file declares it.

@@ -1,18 +1,21 @@
 //! From the nodes of a model to operations: names become values, functions and branches whose
 //! condition is known are inlined, lists of values stay in the importer.
 
+mod function; // calls of local functions
+mod branch; // branches
+mod turns; // loops
+mod sequence; // lists of values
+mod finish; // from what was built to a graph
+
 use std::collections::{BTreeMap, BTreeSet};
 
 use planner_ir::{Binary, DType, Graph, Op, Triangle, Type, ValueId};
 
 use crate::bind::Bindings;
-use crate::branch;
 use crate::builder::Builder;
 use crate::constant::{self, Banded};
 use crate::dynamic;
 use crate::error::{ImportError, Place};
-use crate::finish;
-use crate::function;
 use crate::lower;
 use crate::model::{self, Model, malformed};
 use crate::node::OnnxNode;
@@ -21,9 +24,7 @@ use crate::packed::Packed;
 use crate::path::Paths;
 use crate::positions::Seen;
 use crate::proto::{AttributeProto, GraphProto, NodeProto, TensorProto};
-use crate::sequence;
 use crate::tensor::{self, WeightData};
-use crate::turns;
 
 /// How many nodes are translated at most, those of inlined functions included: functions that
 /// call functions can ask for exponentially many.

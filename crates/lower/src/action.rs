@@ -3,9 +3,9 @@
 use std::sync::Arc;
 
 use kernels::Span;
-use planner_ir::Op;
+use planner_ir::{NodeId, Op, ValueId};
 
-use crate::program::{BufferId, CommunicatorId, Origin};
+use crate::storage::BufferId;
 use crate::strided::Strided;
 
 /// What an instruction does.
@@ -23,6 +23,46 @@ pub enum Action {
     Send(Sent),
     /// Gets the parts of a block from ranks of other stages.
     Receive(Received),
+}
+
+/// Which communicator of a program.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct CommunicatorId(pub usize);
+
+/// What an instruction is made from.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub enum Origin {
+    /// An operation of the graph.
+    Node(NodeId),
+    /// A move of a transfer of the plan.
+    Move {
+        /// Which transfer.
+        transfer: usize,
+        /// Which of its moves.
+        step: usize,
+    },
+    /// What is brought, passed on or taken away between the time steps of an operation.
+    Motion {
+        /// Which operation of the graph.
+        node: NodeId,
+        /// Of which operand or result.
+        moving: Moving,
+        /// For the compute of which time step, or of a result after it.
+        time: u64,
+    },
+    /// A state that is set to zero or to what it becomes.
+    State(ValueId),
+    /// A crossing of the plan, between stages.
+    Crossing(usize),
+}
+
+/// What moves between time steps.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub enum Moving {
+    /// The operand of that number.
+    Operand(usize),
+    /// The result of that number.
+    Result(usize),
 }
 
 /// A block of an operation.

@@ -7,13 +7,14 @@
 use plan::Plan;
 use planner_ir::{AxisId, Mesh};
 
+use crate::action::CommunicatorId;
 use crate::build::built;
 use crate::ends::Ends;
 use crate::error::LowerError;
 use crate::events;
 use crate::facts::Facts;
 use crate::overlap;
-use crate::program::{CommunicatorId, Program};
+use crate::program::Program;
 
 /// The program of rank 0, and whom the others exchange with.
 #[derive(Clone, Debug, PartialEq)]

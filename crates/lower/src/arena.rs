@@ -11,12 +11,10 @@ mod room; // which bytes are taken when
 
 use std::cmp::Reverse;
 
-use crate::action::{Action, Collective, CollectiveKind};
-use crate::program::{Instruction, Kind, Origin, Program, Region, StorageId};
+use crate::action::{Action, Collective, CollectiveKind, Origin};
+use crate::program::{Instruction, Program};
+use crate::storage::{ALIGNMENT, Kind, Region, StorageId};
 use room::Room;
-
-/// Every storage starts at a multiple of this (bytes): a cache line.
-pub const ALIGNMENT: u64 = 64;
 
 /// The instructions between which a storage holds something, both included.
 #[derive(Clone, Copy)]

@@ -1,5 +1,7 @@
 //! A plan to instructions over buffers.
 
+mod crossing; // what a stage of a pipeline sends and receives
+
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
@@ -7,18 +9,16 @@ use kernels::Span;
 use plan::{Copy, Plan};
 use planner_ir::{AxisId, Layout, NodeId, Phase, Piece, Source, StateKind, Type, ValueId};
 
-use crate::action::{Action, Block, Collective, Compute, Copied, Direction, Message};
+use crate::action::{Action, Block, Collective, CommunicatorId, Compute, Copied, Direction, Message, Origin};
 use crate::ends::Ends;
 use crate::error::LowerError;
 use crate::events;
 use crate::exchange::{Between, Exchange, ExchangeError, How, exchange};
 use crate::facts::{Computed, Facts, copies_of};
 use crate::overlap::{self, Placed};
-use crate::program::{
-    Buffer, BufferId, CommunicatorId, Instruction, Kind, Origin, Port, Program, Repeated, RepeatedPart,
-    Storage, StorageId, Stream,
-};
-use crate::strided::{Factor, Strided};
+use crate::program::{Instruction, Port, Program, Repeated, RepeatedPart, Stream};
+use crate::storage::{Buffer, BufferId, Kind, Storage, StorageId};
+use crate::strided::{Strided, all_of};
 
 /// The programs of all ranks, by rank.
 ///
@@ -491,10 +491,4 @@ fn span(pieces: &[Piece], extent: u64) -> Span {
             stride: pieces[free + 1..].iter().map(|it| it.size).product(),
         },
     }
-}
-
-/// The copy of all elements in their order.
-pub(crate) fn all_of(type_: &Type) -> Strided {
-    let all = [Factor { name: 0, size: type_.elements() }];
-    Strided::between(&all, &all, &[])
 }

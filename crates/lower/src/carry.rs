@@ -5,11 +5,13 @@ use std::sync::Arc;
 
 use planner_ir::{Carried, NodeId, Op, Real, StateKind, ValueId};
 
-use crate::action::{Action, Block, Compute};
-use crate::build::{Build, all_of};
+use crate::action::{Action, Block, Compute, Origin};
+use crate::build::Build;
 use crate::error::LowerError;
 use crate::facts::carried;
-use crate::program::{Kind, Origin, Region, Stream};
+use crate::program::Stream;
+use crate::storage::{Kind, Region};
+use crate::strided::all_of;
 use plan::Copy;
 
 impl Build<'_> {

@@ -3,6 +3,7 @@
 use std::fmt;
 
 use planner_ir::{MoveError, PartitionError};
+use rayon::prelude::*;
 
 /// Why a plan has no programs: it is not one, or it says what programs cannot.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -108,6 +109,15 @@ impl fmt::Display for LowerError {
 }
 
 impl std::error::Error for LowerError {}
+
+/// What is made of each, in parallel; of several errors the first.
+pub(crate) fn each<T, R: Send>(
+    all: impl IntoParallelIterator<Item = T>,
+    make: impl Fn(T) -> Result<R, LowerError> + Sync + Send,
+) -> Result<Vec<R>, LowerError> {
+    let made: Vec<Result<R, LowerError>> = all.into_par_iter().map(make).collect();
+    made.into_iter().collect()
+}
 
 #[cfg(test)]
 mod tests {

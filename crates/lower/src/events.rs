@@ -7,11 +7,9 @@
 
 use std::collections::BTreeMap;
 
-use crate::program::{Event, Program, StorageId, Stream};
-use crate::users::Users;
-
-/// For each stream, how many of the program's first instructions on it are over.
-pub(crate) type Known = [usize; Stream::ALL.len()];
+use crate::program::{Event, Program, Stream};
+use crate::storage::StorageId;
+use crate::users::{Known, Users};
 
 /// The program with the events that its order on the streams needs.
 pub(crate) fn ordered(mut program: Program) -> Program {
@@ -44,7 +42,7 @@ pub(crate) fn ordered(mut program: Program) -> Program {
                 *needed = (*needed).max(used);
             }
         };
-        let storages = |buffers: Vec<crate::program::BufferId>| -> Vec<usize> {
+        let storages = |buffers: Vec<crate::storage::BufferId>| -> Vec<usize> {
             buffers.into_iter().map(|buffer| program.buffer(buffer).storage.0).collect()
         };
         let (reads, writes) = (storages(instruction.action.reads()), storages(instruction.action.writes()));

@@ -5,8 +5,8 @@ use std::collections::BTreeMap;
 use plan::{Assignment, Plan};
 use planner_ir::NodeId;
 
-use crate::action::Action;
-use crate::program::{Origin, Program, Stream};
+use crate::action::{Action, Origin};
+use crate::program::{Program, Stream};
 
 /// What operations and moves take, by the prices of the plans that they are of (seconds).
 pub(crate) struct Expected {

@@ -11,10 +11,11 @@ use std::ops::Range;
 use plan::Pipeline;
 
 use crate::action::{Action, Remote};
-use crate::error::LowerError;
+use crate::error::{LowerError, each};
 use crate::events;
-use crate::pipeline::{Pipelined, each, pipelined};
-use crate::program::{BufferId, Program};
+use crate::pipeline::{Pipelined, pipelined};
+use crate::program::Program;
+use crate::storage::BufferId;
 
 /// The program of a group's first rank, and whom the others exchange with.
 #[derive(Clone, Debug, PartialEq)]

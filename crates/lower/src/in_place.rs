@@ -8,8 +8,9 @@
 
 use std::collections::BTreeSet;
 
-use crate::action::{Action, Collective, CollectiveKind, Copied};
-use crate::program::{Buffer, BufferId, Instruction, Kind, Origin, Port, Program, Region, StorageId};
+use crate::action::{Action, Collective, CollectiveKind, Copied, Origin};
+use crate::program::{Instruction, Port, Program};
+use crate::storage::{Buffer, BufferId, Kind, Region, StorageId};
 
 /// The program with as few copies and buffers for states as possible.
 pub(crate) fn reduced(program: Program) -> Program {

@@ -11,9 +11,9 @@
 use std::cmp::Reverse;
 use std::collections::{BTreeMap, BTreeSet, BinaryHeap, VecDeque};
 
-use crate::action::{Action, Way};
-use crate::program::{CommunicatorId, Program, Stream};
-use crate::verify::happens::Happens;
+use crate::action::{Action, CommunicatorId, Way};
+use crate::happens::Happens;
+use crate::program::{Program, Stream};
 
 /// An exchange that is issued.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]

@@ -4,8 +4,9 @@
 //! them is done stage by stage. After the micro-batches, sums that other stages wait for are sent
 //! first, and what stages return comes before what changes states, as in one program.
 
-use crate::action::Action;
-use crate::program::{BufferId, CommunicatorId, Instruction, Origin, Program, RepeatedPart, StorageId};
+use crate::action::{Action, CommunicatorId, Origin};
+use crate::program::{Instruction, Program, RepeatedPart};
+use crate::storage::{BufferId, StorageId};
 
 /// How many values, operations and transfers the stages before have: numbers of one stage are not
 /// those of another.

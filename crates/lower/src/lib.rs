@@ -4,8 +4,9 @@
 //! clock instead of data. Nothing is chosen here: which blocks are computed and what moves
 //! between ranks is the plan's; here it gets buffers, an order and the events that keep it.
 
-mod program; // what a rank does in a step
+mod storage; // pieces of memory, and what lies in them
 mod action; // what an instruction does
+mod program; // what a rank does in a step
 mod error; // why a plan has no programs
 mod strided; // copies between two orders of the same elements
 mod exchange; // one move of a value: pack, collective, unpack
@@ -26,6 +27,7 @@ mod overlap; // exchanges beside computing
 mod arena; // places for buffers, by their lifetimes
 mod users; // who used which bytes last
 mod events; // who waits for whom
+mod happens; // what happens before what in a rank
 mod issue; // in which order a host issues what its rank exchanges
 mod memory; // what a device's memory is for
 mod alike; // one program for all ranks
@@ -35,11 +37,10 @@ mod show; // the text form of a program
 mod verify; // the rules that programs obey, trusting nothing that made them
 
 pub use action::{
-    Action, Block, Collective, CollectiveKind, Compute, Copied, Direction, Further, Message, Received,
-    Remote, Sent, Way,
+    Action, Block, Collective, CollectiveKind, CommunicatorId, Compute, Copied, Direction, Further, Message,
+    Moving, Origin, Received, Remote, Sent, Way,
 };
 pub use alike::{Alike, alike};
-pub use arena::ALIGNMENT;
 pub use budget::{pipeline_within_budget, within_budget};
 pub use build::{footprint, lower};
 pub use error::LowerError;
@@ -48,10 +49,10 @@ pub use issue::{Issued, Stalled, issue_order};
 pub use memory::{held, memory};
 pub use pipeline::{Pipelined, pipeline, pipelined};
 pub use program::{
-    Buffer, BufferId, CommunicatorId, Event, Instruction, Kind, Moving, Origin, Port, Preparation, Program,
-    Region, Repeated, RepeatedPart, Storage, StorageId, Stream, Turn, Whole,
+    Event, Instruction, Port, Preparation, Program, Repeated, RepeatedPart, Stream, Turn, Whole,
 };
 pub use routes::{by, sides};
+pub use storage::{ALIGNMENT, Buffer, BufferId, Kind, Region, Storage, StorageId};
 pub use strided::{Stride, Strided};
 pub use verify::{Violation, Violations, verify};
 

@@ -3,12 +3,14 @@
 use plan::{Holding, Plan};
 use planner_ir::{Phase, Source, StateKind};
 
-use crate::arena::{ALIGNMENT, Lifetime};
+use crate::action::Origin;
+use crate::arena::Lifetime;
 use crate::build::placed;
 use crate::error::LowerError;
 use crate::facts::Facts;
 use crate::overlap::Placed;
-use crate::program::{Kind, Origin, Program, Region, StorageId};
+use crate::program::Program;
+use crate::storage::{ALIGNMENT, Kind, Region, StorageId};
 
 /// What part of a device's memory is for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]

@@ -4,22 +4,22 @@ use std::collections::BTreeMap;
 
 use plan::{Crossing, Holding, Pipeline, Stage};
 use planner_ir::AxisId;
-use rayon::prelude::*;
 use schedule::{Schedule, Task, Work};
 
-use crate::action::{Action, Remote};
+use crate::action::{Action, Origin, Remote};
 use crate::build::{Build, built};
 use crate::ends::{Arriving, Ends, Parts};
-use crate::error::LowerError;
+use crate::error::{LowerError, each};
 use crate::events;
 use crate::expected::{Expected, room};
 use crate::facts::Facts;
 use crate::in_place;
 use crate::joined::{Numbers, joined};
 use crate::overlap::{self, Placed};
-use crate::program::{Instruction, Origin, Program, Region, StorageId, Turn};
+use crate::program::{Instruction, Program, Turn};
 use crate::rings;
 use crate::routes::{Routes, routes};
+use crate::storage::{Region, StorageId};
 
 /// A pipeline made ready to be lowered, rank by rank.
 pub struct Pipelined<'a> {
@@ -279,15 +279,6 @@ impl Pipelined<'_> {
         };
         each(0..groups, first)
     }
-}
-
-/// What is made of each, in parallel; of several errors the first.
-pub(crate) fn each<T, R: Send>(
-    all: impl IntoParallelIterator<Item = T>,
-    make: impl Fn(T) -> Result<R, LowerError> + Sync + Send,
-) -> Result<Vec<R>, LowerError> {
-    let made: Vec<Result<R, LowerError>> = all.into_par_iter().map(make).collect();
-    made.into_iter().collect()
 }
 
 /// The turns of a group.

@@ -6,7 +6,8 @@ use std::sync::Arc;
 
 use planner_ir::{NodeId, Op, Phase, Piece, StateKind, Type, ValueId};
 
-use crate::action::{Action, Block, Compute};
+use crate::action::{Action, Block, CommunicatorId, Compute, Origin};
+use crate::storage::{ALIGNMENT, Buffer, BufferId, Kind, Region, Storage, StorageId};
 
 /// The program of one rank.
 ///
@@ -136,73 +137,6 @@ pub struct Port {
     pub buffer: BufferId,
 }
 
-/// What a piece of memory is for.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub enum Kind {
-    /// A weight at rest.
-    Weight,
-    /// A value at rest that is computed before the first step.
-    Prepared,
-    /// An input at rest.
-    Input,
-    /// A state of a training step, at rest.
-    State(StateKind),
-    /// What an instruction makes.
-    Activation,
-    /// What is packed to be sent, or received to be unpacked or used at one time step.
-    Communication,
-    /// What an instruction makes that is returned.
-    Output,
-}
-
-/// One of a rank's two memories.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub enum Region {
-    /// At rest between steps. Of this, a step changes only states.
-    Resident,
-    /// Written in a step.
-    Step,
-}
-
-/// A piece of memory. What is no state is written once in a step, or in a repetition: at once or
-/// part by part.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Storage {
-    /// What it is for.
-    pub kind: Kind,
-    /// How large it is (bytes).
-    pub bytes: u64,
-    /// Where it starts in its region (bytes).
-    pub offset: u64,
-    /// How many places it has, one after another: micro-batches use them in turn. One, but for what
-    /// is kept from one part of a micro-batch to another, or sent, while others have theirs.
-    pub places: u64,
-    /// The storage whose place it is to take, as large: what it holds comes over what lay there, chunk
-    /// by chunk or element by element.
-    pub over: Option<StorageId>,
-}
-
-/// What lies in a storage, from its start.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Buffer {
-    /// Where.
-    pub storage: StorageId,
-    /// Its elements and shape, row-major.
-    pub type_: Type,
-}
-
-/// Which storage of a program.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub struct StorageId(pub usize);
-
-/// Which buffer of a program.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub struct BufferId(pub usize);
-
-/// Which communicator of a program.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub struct CommunicatorId(pub usize);
-
 /// A moment of a step: when the instruction that signals it is done.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Event(pub usize);
@@ -268,83 +202,6 @@ pub struct Instruction {
     pub origin: Origin,
     /// For which part of a training step; of moves, that of the operation that uses them first.
     pub phase: Phase,
-}
-
-/// What an instruction is made from.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub enum Origin {
-    /// An operation of the graph.
-    Node(NodeId),
-    /// A move of a transfer of the plan.
-    Move {
-        /// Which transfer.
-        transfer: usize,
-        /// Which of its moves.
-        step: usize,
-    },
-    /// What is brought, passed on or taken away between the time steps of an operation.
-    Motion {
-        /// Which operation of the graph.
-        node: NodeId,
-        /// Of which operand or result.
-        moving: Moving,
-        /// For the compute of which time step, or of a result after it.
-        time: u64,
-    },
-    /// A state that is set to zero or to what it becomes.
-    State(ValueId),
-    /// A crossing of the plan, between stages.
-    Crossing(usize),
-}
-
-/// What moves between time steps.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub enum Moving {
-    /// The operand of that number.
-    Operand(usize),
-    /// The result of that number.
-    Result(usize),
-}
-
-impl Kind {
-    /// In which memory it is.
-    pub fn region(self) -> Region {
-        match self {
-            Self::Weight | Self::Prepared | Self::Input | Self::State(_) => Region::Resident,
-            Self::Activation | Self::Communication | Self::Output => Region::Step,
-        }
-    }
-
-    /// What it is called.
-    pub fn name(self) -> &'static str {
-        match self {
-            Self::Weight => "weight",
-            Self::Prepared => "prepared",
-            Self::Input => "input",
-            Self::State(kind) => kind.name(),
-            Self::Activation => "activation",
-            Self::Communication => "communication",
-            Self::Output => "output",
-        }
-    }
-
-    /// Of which state it is.
-    pub fn state(self) -> Option<StateKind> {
-        match self {
-            Self::State(kind) => Some(kind),
-            _ => None,
-        }
-    }
-
-    /// Whether it is of a state that is summed over micro-batches.
-    pub fn is_summed(self) -> bool {
-        self.state().is_some_and(StateKind::is_summed)
-    }
-
-    /// Whether it is of a state that lasts from step to step.
-    pub fn lasts(self) -> bool {
-        self.state().is_some_and(|kind| !kind.is_summed())
-    }
 }
 
 impl Repeated {
@@ -432,7 +289,7 @@ impl Program {
     /// If there is no such storage.
     pub fn extent(&self, storage: StorageId) -> u64 {
         let Storage { bytes, places, .. } = self.storages[storage.0];
-        if places <= 1 { bytes } else { bytes.next_multiple_of(crate::ALIGNMENT).saturating_mul(places) }
+        if places <= 1 { bytes } else { bytes.next_multiple_of(ALIGNMENT).saturating_mul(places) }
     }
 
     /// The first of the storages of which each lies over the one before; itself if it lies over none.
@@ -458,7 +315,7 @@ impl Program {
     /// If there is no such storage.
     pub fn start(&self, storage: StorageId, micro_batch: u64) -> u64 {
         let Storage { bytes, places, offset, .. } = self.storages[storage.0];
-        offset + (micro_batch % places.max(1)) * bytes.next_multiple_of(crate::ALIGNMENT)
+        offset + (micro_batch % places.max(1)) * bytes.next_multiple_of(ALIGNMENT)
     }
 
     /// Whether each element of an operation's results is made from the elements at the same place

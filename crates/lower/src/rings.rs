@@ -6,7 +6,8 @@
 //! the next is made, and what is received may come while the one before is used: two places at least.
 
 use crate::action::Action;
-use crate::program::{Program, Region, Repeated, Storage, Turn};
+use crate::program::{Program, Repeated, Turn};
+use crate::storage::{Region, Storage};
 
 /// The program whose storages have the places that they need.
 pub(crate) fn counted(mut program: Program) -> Program {

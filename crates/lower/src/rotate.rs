@@ -7,10 +7,11 @@
 
 use planner_ir::{Type, chunks};
 
-use crate::action::{Action, Copied, Direction};
+use crate::action::{Action, Copied, Direction, Origin};
 use crate::build::Build;
 use crate::exchange::Between;
-use crate::program::{BufferId, Kind, Origin, Program, Stream};
+use crate::program::{Program, Stream};
+use crate::storage::{BufferId, Kind};
 use crate::strided::{Factor, Strided};
 
 /// A block to be brought.

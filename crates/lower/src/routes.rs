@@ -12,8 +12,7 @@ use planner_ir::{Layout, Source, Type, ValueId};
 use reshard::{Choice, Message, Network, Order, Policy, Side, Strategy, reshard};
 
 use crate::action::{Remote, Way};
-use crate::error::LowerError;
-use crate::pipeline::each;
+use crate::error::{LowerError, each};
 use crate::strided::Strided;
 
 /// The names of strategies.

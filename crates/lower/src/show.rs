@@ -7,8 +7,11 @@ use std::fmt::{self, Write};
 
 use planner_ir::{Op, Piece};
 
-use crate::action::{Action, Block, Collective, Direction, Further, Message, Received, Remote, Sent, Way};
-use crate::program::{Instruction, Kind, Moving, Origin, Port, Program, Region, Repeated, Turn, Whole};
+use crate::action::{
+    Action, Block, Collective, Direction, Further, Message, Moving, Origin, Received, Remote, Sent, Way,
+};
+use crate::program::{Instruction, Port, Program, Repeated, Turn, Whole};
+use crate::storage::{Kind, Region};
 use crate::strided::Strided;
 
 impl fmt::Display for Program {

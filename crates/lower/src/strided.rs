@@ -1,6 +1,6 @@
 //! Copies between two orders of the same elements.
 
-use planner_ir::Piece;
+use planner_ir::{Piece, Type};
 
 /// A nest of loops over elements: `to[Σ i · to] = from[start + Σ i · from]`.
 ///
@@ -155,4 +155,10 @@ fn joined(loops: Vec<Stride>) -> Vec<Stride> {
         }
     }
     joined
+}
+
+/// The copy of all elements in their order.
+pub(crate) fn all_of(type_: &Type) -> Strided {
+    let all = [Factor { name: 0, size: type_.elements() }];
+    Strided::between(&all, &all, &[])
 }

@@ -9,9 +9,8 @@
 //! communicators, and a step computes with the halves of the one way and then of the other. Halves of
 //! what rotates are cut out of what is at rest before the first step, and put together after the last.
 //!
-//! With one slot, a block is brought when the step before has been computed, over the block that was
-//! worked on (`rotate`); a sum that travels comes over the sum that was there while the next addend is
-//! computed, which is added where it lies.
+//! With one slot, a block is brought over the one that was worked on, when the step before has been computed
+//! (`rotate`); a sum that travels comes over the sum that was there, and the next addend is added where it lies.
 //!
 //! Sums that grow from step to step are kept, and travel, in `DType::accumulated`, and are rounded
 //! after the last step. So are parts of results that are merged instead of added.
@@ -21,12 +20,13 @@ use std::sync::Arc;
 use plan::Copy;
 use planner_ir::{AxisId, Binary, LoopId, Motion, NodeId, Op, Piece, Slots, Type, ValueId};
 
-use crate::action::{Action, Block, CollectiveKind, Compute, Copied, Direction};
+use crate::action::{Action, Block, CollectiveKind, Compute, Copied, Direction, Moving, Origin};
 use crate::build::{Build, block};
 use crate::exchange::{Between, How};
 use crate::facts::{Computed, InTime};
-use crate::program::{BufferId, Kind, Moving, Origin, Program, Stream};
+use crate::program::{Program, Stream};
 use crate::rotate::Brought;
+use crate::storage::{BufferId, Kind};
 use crate::strided::{Factor, Strided};
 
 /// The operation that is being lowered.

@@ -8,9 +8,12 @@
 
 use std::ops::Range;
 
-use crate::events::Known;
 use crate::halves::{for_parts, parts};
-use crate::program::{Program, Region, StorageId, Stream};
+use crate::program::{Program, Stream};
+use crate::storage::{Region, StorageId};
+
+/// For each stream, how many of the program's first instructions on it are over.
+pub(crate) type Known = [usize; Stream::ALL.len()];
 
 /// The last uses of some bytes on a stream.
 #[derive(Clone, Copy, Default)]

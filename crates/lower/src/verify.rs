@@ -55,7 +55,6 @@ use std::fmt;
 use crate::program::Program;
 
 mod actions; // one instruction at a time
-pub(crate) mod happens; // what happens before what
 mod meeting; // what ranks do together
 mod crossing; // what goes between stages
 mod replay; // who waits for whom over all turns

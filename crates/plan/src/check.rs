@@ -85,6 +85,7 @@ mod tests;
 use std::fmt;
 
 use crate::plan::Plan;
+use planner_ir::{AxisId, Mesh};
 
 pub use generation::{GENERATION_RULES, check_generation};
 pub use pipeline::{PIPELINE_RULES, check_pipeline};
@@ -167,6 +168,12 @@ impl Violations {
     fn add(&mut self, rule: &'static str, place: impl fmt::Display, message: impl fmt::Display) {
         self.0.push(Violation { place: place.to_string(), rule, message: message.to_string() });
     }
+}
+
+/// The names of axes over which sums are owed.
+fn owed_text(mesh: &Mesh, axes: &[AxisId]) -> String {
+    let names: Vec<String> = axes.iter().map(|axis| format!("`{}`", mesh.axes[axis.0].name)).collect();
+    if names.is_empty() { "no axis".to_owned() } else { names.join(", ") }
 }
 
 /// Whether a plan obeys the rules: it computes what its program says, and its sums are right.

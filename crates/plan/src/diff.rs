@@ -17,9 +17,7 @@ use crate::plan::{Copy, Plan};
 use crate::recipe::Recipe;
 use crate::roles::Roles;
 use crate::summary::communication;
-use crate::words::{operation_in_words, strategy};
-
-pub(crate) use show::bytes;
+use crate::words::{bytes, operation_in_words, strategy};
 
 /// What differs between two plans.
 #[derive(Clone, Debug, PartialEq)]
@@ -96,7 +94,7 @@ fn header(before: &Plan, after: &Plan) -> Vec<Change<String>> {
             ("dimensions".to_owned(), dims.collect::<Vec<_>>().join(",")),
             ("machine".to_owned(), format!("{} ({} devices{prices})", machine.name, machine.devices)),
             ("mesh".to_owned(), plan.mesh.to_string()),
-            ("capacity".to_owned(), show::bytes(plan.capacity)),
+            ("capacity".to_owned(), bytes(plan.capacity)),
         ];
         lines.extend(plan.recipe.iter().flat_map(recipe_lines));
         let pins: Vec<String> = plan.pins.iter().map(|it| it.text(&plan.mesh)).collect();

@@ -15,6 +15,16 @@ use in_time::{Family, Spoken};
 pub use class::{ClassNames, class_names};
 pub use strategy::{Along, Parameter, Split, Use, parameters, strategy};
 
+/// A size in a fitting unit, rounded down to a tenth.
+pub(crate) fn bytes(bytes: u64) -> String {
+    const UNITS: [(u64, &str); 4] =
+        [(1_000_000_000_000, "TB"), (1_000_000_000, "GB"), (1_000_000, "MB"), (1_000, "kB")];
+    match UNITS.into_iter().find(|(unit, _)| bytes >= *unit) {
+        Some((unit, name)) => format!("{}.{} {name}", bytes / unit, bytes % unit / (unit / 10)),
+        None => format!("{bytes} B"),
+    }
+}
+
 /// How an operation of a plan is computed, in words.
 ///
 /// # Panics

@@ -10,7 +10,7 @@
 
 use cost_models::compute::{self, Seen, attention, attention_gradient};
 use cost_models::machine::{Device, Precision};
-use cost_models::operations::{self, Format, Operation};
+use cost_models::operations::{Format, Operation, operation};
 use cost_models::units::{Seconds, exact};
 
 use crate::framework::Figure;
@@ -91,7 +91,7 @@ pub fn relative(device: &Device, size: u64, format: Format) -> f64 {
 fn measured(device: &Device, head_size: u64, format: Format) -> Option<f64> {
     let heads = 32 * USUAL / head_size;
     let (batch, queries, before) = (1, 8192, 0);
-    let prefill = operations::operation::Attention {
+    let prefill = operation::Attention {
         batch,
         queries,
         before,
@@ -104,7 +104,7 @@ fn measured(device: &Device, head_size: u64, format: Format) -> Option<f64> {
         cache: format,
     };
     let law = format!("context_attention {} {}", format.name(), format.name());
-    operations::time(device, &law, &Operation::Prefill(prefill)).map(|time| time.0)
+    device.time(&law, &Operation::Prefill(prefill)).map(|time| time.0)
 }
 
 #[cfg(test)]

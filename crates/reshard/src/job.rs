@@ -11,9 +11,9 @@
 use std::collections::BTreeMap;
 
 use crate::network::Network;
+use crate::policy::{Choice, Policy};
 use crate::side::{Adapter, Place, adapters};
 use crate::strategy::{Reach, Strategy, chunks, estimate};
-use crate::transfer::{Choice, Policy};
 use crate::unit::UnitTask;
 
 /// What one node sends as a whole.

@@ -10,6 +10,7 @@ mod error; // why a value cannot be brought over
 mod unit; // what the same ranks have and the same ranks need
 mod network; // what links do
 mod strategy; // how the portions of a unit task travel, and what that takes
+mod policy; // what may be chosen
 mod job; // what one node sends as a whole
 mod schedule; // who sends, and in which order
 mod message; // what goes from rank to rank
@@ -21,12 +22,13 @@ pub use error::{End, ReshardError};
 pub use execute::{ExecuteError, execute};
 pub use message::Message;
 pub use network::Network;
+pub use policy::{Choice, Order, Policy};
 pub use portion::{Portion, Span};
 pub use schedule::{Problem, Proof, Schedule, Work, exact, heuristic, in_order, scheduled};
 pub use side::{Place, Side};
 pub use simulate::{Timeline, simulate};
 pub use strategy::{Reach, Strategy, chunks, estimate};
-pub use transfer::{Choice, Order, Policy, Resharding, quickest, reshard};
+pub use transfer::{Resharding, quickest, reshard};
 pub use unit::{UnitTask, unit_tasks};
 
 #[cfg(test)]

@@ -17,8 +17,10 @@ mod known; // those that were built before
 mod offsets; // where along a dimension a split may begin
 mod once; // programs in which operations that are alike stand once
 mod rules; // what is equal to what
+mod suited; // whether a partition suits an operation
 mod stripes; // sequences of which a device has every so many tokens
 mod temporal; // partitions in time
+mod tables; // what is numbered in the order it comes up
 mod term; // the e-graph's language and what its classes denote
 
 use std::collections::BTreeMap;

@@ -111,3 +111,11 @@ impl fmt::Display for RunError {
 }
 
 impl std::error::Error for RunError {}
+
+/// Refuses a value of another type.
+pub(crate) fn expect_type(name: &str, found: &Type, expected: &Type) -> Result<(), RunError> {
+    if found == expected {
+        return Ok(());
+    }
+    Err(RunError::Type(name.to_owned(), found.clone(), expected.clone()))
+}

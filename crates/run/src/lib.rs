@@ -6,10 +6,7 @@
 
 mod session; // programs made ready, and run step by step
 mod received; // what ranks have received, by why
-mod engine; // ranks whose memory is on devices
 mod states; // what lasts from step to step: at first, whole, and replaced
-mod beside; // what sessions on the same ranks have once
-mod carried; // outputs that become inputs where they are
 mod source; // what a program is given; whole values to blocks and back
 mod stored; // arrays by name that are read block by block
 mod view; // where the elements of a block lie, back through what moves elements
@@ -23,23 +20,20 @@ mod transport; // how a rank reaches others
 mod threads; // ranks that are threads of this process
 mod timed; // how long exchanges take among threads
 mod mail; // what ranks of different stages send each other
+mod failure; // whether a rank has failed
 mod meeting; // ranks that wait for one another, and give up together
 mod processes; // ranks that are processes
-mod leading; // what the first of several processes asks the others for
 mod copy; // strided copies
 mod reference; // a program on one device, operation by operation
 mod not_finite; // where a step went wrong
 mod error; // why a program did not run to its end
 
-pub use beside::{alike, held_beside};
-pub use carried::{Handed, Moved};
-pub use engine::Engine;
 pub use error::RunError;
 pub use not_finite::{NotFinite, Place, not_finite};
 pub use processes::{Ended, Interface, JoinError, Joining, LOST, MOST_RANKS, NOT_JOINED, Processes, WAITED};
 pub use rank::{Feed, Report};
 pub use reference::{Reference, reference};
-pub use session::{Outcome, Session, run};
+pub use session::{Engine, Handed, Moved, Outcome, Session, alike, held_beside, run};
 pub use source::Sources;
 pub use stored::{Stored, take, whole};
 pub use timed::{Exchange, Timed, exchanges};

@@ -8,7 +8,7 @@ use std::sync::{Condvar, Mutex, MutexGuard, PoisonError};
 
 use lower::{Action, Program, Remote, Way};
 
-use crate::meeting::Failure;
+use crate::failure::Failure;
 use crate::transport::GivenUp;
 
 /// The queues between ranks that send each other something.

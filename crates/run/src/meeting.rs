@@ -1,30 +1,20 @@
 //! Ranks that wait for one another, and give up together.
 
-use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Condvar, Mutex, MutexGuard, PoisonError, RwLock, RwLockReadGuard};
 
+use crate::failure::Failure;
 use crate::mail::Mail;
 use crate::transport::GivenUp;
 
-/// Whether a rank has failed.
-#[derive(Default)]
-pub(crate) struct Failure(AtomicBool);
-
-impl Failure {
-    pub(crate) fn is_set(&self) -> bool {
-        self.0.load(Ordering::SeqCst)
-    }
-
-    /// Wakes everybody who waits in these meetings or for mail, and everybody who will.
-    pub(crate) fn set(&self, meetings: &[Meeting], mail: &Mail) {
-        self.0.store(true, Ordering::SeqCst);
-        mail.wake();
-        for meeting in meetings {
-            // With the lock held, nobody is between looking at the failure and waiting.
-            let state = meeting.state();
-            meeting.moved.notify_all();
-            drop(state);
-        }
+/// Wakes everybody who waits in these meetings or for mail, and everybody who will: a rank has failed.
+pub(crate) fn give_up(failure: &Failure, meetings: &[Meeting], mail: &Mail) {
+    failure.set();
+    mail.wake();
+    for meeting in meetings {
+        // With the lock held, nobody is between looking at the failure and waiting.
+        let state = meeting.state();
+        meeting.moved.notify_all();
+        drop(state);
     }
 }
 

@@ -7,9 +7,7 @@ use kernels::Array;
 use lower::{Port, Preparation, Whole};
 use planner_ir::{Op, Type, ValueId};
 
-use crate::beside::needed;
-use crate::error::RunError;
-use crate::source::expect_type;
+use crate::error::{RunError, expect_type};
 use crate::stored::{Of, Part, Stored, block, whole};
 use crate::view::View;
 
@@ -133,6 +131,24 @@ impl<'a> Prepared<'a> {
             Whole::Prepared(value) => self.types.get(value).cloned(),
         }
     }
+}
+
+/// The steps of a preparation that these values need.
+fn needed(preparation: &[Preparation], wanted: &BTreeSet<ValueId>) -> Vec<Preparation> {
+    let mut wanted = wanted.clone();
+    let mut kept = Vec::new();
+    for step in preparation.iter().rev() {
+        if !step.results.iter().any(|result| wanted.contains(result)) {
+            continue;
+        }
+        wanted.extend(step.operands.iter().filter_map(|operand| match operand {
+            Whole::Prepared(value) => Some(*value),
+            Whole::Weight(_) => None,
+        }));
+        kept.push(step.clone());
+    }
+    kept.reverse();
+    kept
 }
 
 /// The last step that uses each operand.

@@ -5,8 +5,8 @@ use std::collections::BTreeMap;
 use kernels::{Array, KernelError};
 use planner_ir::{Carried, Graph, NodeId, Phase, Source, State, StateKind, ValueId};
 
-use crate::error::RunError;
-use crate::source::{Sources, expect_type};
+use crate::error::{RunError, expect_type};
+use crate::source::Sources;
 use crate::stored::{Stored, converted, whole};
 
 /// The outputs of a program, each operation computed whole: what every plan has to compute.

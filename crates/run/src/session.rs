@@ -1,5 +1,10 @@
 //! Programs made ready, and run step by step.
 
+mod beside; // what sessions on the same ranks have once
+mod carried; // outputs that become inputs where they are
+mod engine; // ranks whose memory is on devices
+mod leading; // what the first of several processes asks the others for
+
 use std::collections::{BTreeMap, BTreeSet};
 use std::rc::Rc;
 use std::sync::{Arc, Mutex};
@@ -10,19 +15,23 @@ use kernels::Array;
 use lower::{Kind, Origin, Port, Preparation, Program};
 use planner_ir::{StateKind, Type, ValueId};
 
-use crate::carried::Moved;
-use crate::engine::Seat;
-use crate::error::RunError;
+use crate::error::{RunError, expect_type};
+use crate::failure::Failure;
 use crate::free;
-use crate::leading::Done;
 use crate::mail::Mail;
-use crate::meeting::{Failure, Meeting};
+use crate::meeting::{Meeting, give_up};
 use crate::prepared::Prepared;
 use crate::processes::{Ask, Peers, Processes};
 use crate::rank::{Feed, Halt, Rank, Report};
-use crate::source::{Blocks, Joined, Sources, cut, expect_type};
+use crate::source::{Blocks, Joined, Sources, cut};
 use crate::stored::{Stored, port_block, type_of};
 use crate::threads::Threads;
+use engine::Seat;
+use leading::Done;
+
+pub use beside::{alike, held_beside};
+pub use carried::{Handed, Moved};
+pub use engine::Engine;
 
 /// Programs with their weights and states, ready to run.
 ///
@@ -337,7 +346,7 @@ impl Session {
             if let Ok(mut first) = first.lock() {
                 first.get_or_insert(error);
             }
-            failure.set(meetings, mail);
+            give_up(&failure, meetings, mail);
         };
         let mut reports = Vec::new();
         thread::scope(|scope| {

@@ -27,14 +27,6 @@ impl fmt::Debug for Sources<'_> {
     }
 }
 
-/// Refuses a value of another type.
-pub(crate) fn expect_type(name: &str, found: &Type, expected: &Type) -> Result<(), RunError> {
-    if found == expected {
-        return Ok(());
-    }
-    Err(RunError::Type(name.to_owned(), found.clone(), expected.clone()))
-}
-
 /// The blocks of a value, made once for all ranks that hold the same one.
 #[derive(Default)]
 pub(crate) struct Blocks(Vec<(Vec<Vec<Piece>>, Arc<Array>)>);

@@ -7,10 +7,10 @@ use kernels::{Array, KernelError};
 use lower::Port;
 use planner_ir::{State, StateKind};
 
-use crate::error::RunError;
+use crate::error::{RunError, expect_type};
 use crate::processes::Ask;
 use crate::session::{Held, Session};
-use crate::source::{Joined, expect_type};
+use crate::source::Joined;
 use crate::stored::{Stored, port_block, type_of};
 
 impl Session {

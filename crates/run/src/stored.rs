@@ -7,8 +7,7 @@ use lower::{Direction, Port, Stride, Strided};
 use planner_ir::{DType, Op, Type};
 
 use crate::copy::copy;
-use crate::error::RunError;
-use crate::source::expect_type;
+use crate::error::{RunError, expect_type};
 use crate::view::{Copies, View};
 
 /// How much is read at once (elements).

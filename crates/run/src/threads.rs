@@ -2,8 +2,9 @@
 
 use std::ops::Range;
 
+use crate::failure::Failure;
 use crate::mail::Mail;
-use crate::meeting::{Failure, Meeting};
+use crate::meeting::Meeting;
 use crate::transport::{GivenUp, Taken, Transport};
 
 /// A rank among threads, in one step.

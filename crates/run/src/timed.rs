@@ -9,8 +9,9 @@ use planner_ir::{DType, Type};
 
 use crate::collective::{Member, Stop, Target};
 use crate::error::RunError;
+use crate::failure::Failure;
 use crate::mail::Mail;
-use crate::meeting::{Failure, Meeting};
+use crate::meeting::{Meeting, give_up};
 use crate::threads::Threads;
 
 /// What ranks exchange.
@@ -46,7 +47,7 @@ pub fn exchanges(what: Exchange, ranks: usize, elements: usize, count: u32) -> R
     let of_rank = |number: usize| {
         let done = rank(what, number, elements, count, (&meeting, &mail, &failure));
         if done.is_err() {
-            failure.set(&meeting, &mail);
+            give_up(&failure, &meeting, &mail);
         }
         done
     };
@@ -58,7 +59,7 @@ pub fn exchanges(what: Exchange, ranks: usize, elements: usize, count: u32) -> R
                 Ok(thread) => threads.push(thread),
                 Err(error) => {
                     // Those that have one would wait for it.
-                    failure.set(&meeting, &mail);
+                    give_up(&failure, &meeting, &mail);
                     return Err(RunError::Thread(meeting[0].members[number], error.to_string()));
                 }
             }

@@ -1,12 +1,10 @@
 //! The loss as a sum and a count.
 
 use plan::{Loss, Precision, Recipe};
-use planner_ir::{
-    Binary, DType, Emit, Graph, Op, Output, Phase, Real, Reduction, Source, Type, Unary, ValueId,
-};
+use planner_ir::{Binary, DType, Emit, Graph, Op, Output, Phase, Real, Reduction, Source, Type, Unary};
 
 use crate::dropout::with_seeds;
-use crate::loss::{Quotient, quotient};
+use crate::loss::{Quotient, output, quotient};
 use crate::precision::in_bf16;
 use crate::wide::in_f32;
 use crate::{RATE, ROUNDING, SEED, STEP, TrainError};
@@ -74,11 +72,4 @@ fn cross_entropy(graph: &mut Graph, logits: &str, labels: &str) -> Result<Quotie
         emit.one(Op::Reshape { shape: vec![] }, &[sum])
     });
     Ok(Quotient { sum, count })
-}
-
-/// The value of an output.
-pub(crate) fn output(graph: &Graph, name: &str) -> Result<ValueId, TrainError> {
-    let found = graph.outputs.iter().find(|output| output.name == name);
-    let names = || graph.outputs.iter().map(|output| format!("`{}`", output.name)).collect();
-    found.map(|output| output.value).ok_or_else(|| TrainError::Output(name.to_owned(), names()))
 }

@@ -12,7 +12,7 @@
 
 mod roles; // which weights are parameters
 mod ends; // outputs, and what states become
-mod tie; // parameters that an exporter wrote twice
+mod tie; // parameters that an exporter wrote twice, made one again
 mod forward; // the loss as a sum and a count
 mod loss; // where the loss is a quotient
 mod wide; // a model as if its file were in f32

@@ -3,7 +3,6 @@
 use planner_ir::{Binary, DType, Emit, Graph, Op, Phase, Source, Type, ValueId};
 
 use crate::TrainError;
-use crate::forward::output;
 use plan::Roles;
 
 /// A loss: its sum over micro-batches, divided by the sum of the counts, is the mean. Both are f32
@@ -69,4 +68,11 @@ fn number(emit: &mut Emit<'_>, value: ValueId) -> ValueId {
     let type_ = emit.type_of(value);
     let value = if type_.dtype == DType::F32 { value } else { emit.one(Op::Cast(DType::F32), &[value]) };
     if type_.rank() == 0 { value } else { emit.one(Op::Reshape { shape: vec![] }, &[value]) }
+}
+
+/// The value of an output.
+pub(crate) fn output(graph: &Graph, name: &str) -> Result<ValueId, TrainError> {
+    let found = graph.outputs.iter().find(|output| output.name == name);
+    let names = || graph.outputs.iter().map(|output| format!("`{}`", output.name)).collect();
+    found.map(|output| output.value).ok_or_else(|| TrainError::Output(name.to_owned(), names()))
 }

@@ -17,13 +17,14 @@ mod names; // names that exporters make
 mod numbers; // what the numbers of a weight are
 mod quantised; // weights that scale quantised numbers
 mod uses; // what a weight is used for
+mod ties; // parameters that an exporter wrote twice
 
 use plan::{Constant, Roles, Why, matches};
 use planner_ir::{Graph, Source, Type, ValueId};
 
 use crate::TrainError;
-use crate::tie::ties;
 pub(crate) use numbers::Numbers;
+use ties::ties;
 pub(crate) use uses::{Use, Uses};
 
 /// What a model file says that a weight is.

@@ -14,7 +14,7 @@ mod spline; // factors of laws
 use std::collections::BTreeMap;
 
 use cost_models::machine::{Machine, shipped};
-use cost_models::operations::{self, Operation};
+use cost_models::operations::Operation;
 use predict::fit::mixed;
 
 pub use columns::{COUNTED, KINDS, lines, read};
@@ -103,7 +103,7 @@ impl Machines {
     pub fn price(&self, line: &Line) -> Result<Priced, String> {
         let measured = line.measured.as_ref().map_err(Clone::clone)?;
         let machine = self.of(&line.gpu)?;
-        let predicted = operations::time(&machine.device, &measured.law, &measured.operation);
+        let predicted = machine.device.time(&measured.law, &measured.operation);
         let none = || format!("machine file `{}` has no law of `{}`", machine.name, measured.law);
         Ok(Priced { predicted: predicted.ok_or_else(none)?.0, measured: measured.time })
     }

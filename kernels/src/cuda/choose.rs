@@ -1,8 +1,8 @@
 //! Which kernels compute an operation.
 
-use planner_ir::{DType, Op};
+use planner_ir::{Edge, Op};
 
-use super::chain::{Chain, Input, Step, is_pointwise};
+use super::chain::is_pointwise;
 use super::conv::Made;
 use super::copying::Copying;
 use super::launch::{Argument, Piece, Uncovered, Work};
@@ -10,9 +10,10 @@ use super::norm::is_norm;
 use super::number::is_covered;
 use super::rotary::Turn;
 use super::rows::Scale;
+use super::single::{named, single};
 use super::{
-    attention, contract, conv, experts, indexing, movement, norm, order, places, pointwise, recurrence,
-    reduce, resample, rotary, rows,
+    attention, contract, conv, experts, indexing, movement, order, places, recurrence, reduce, resample,
+    rotary, rows,
 };
 
 /// The kernels that compute a block of an operation's results from blocks of its operands.
@@ -38,7 +39,7 @@ pub fn kernels(op: &Op, operands: &[Piece], results: &[Piece]) -> Result<Work, U
         Op::Reshape { .. } => Err(Uncovered::Nothing),
         Op::Region(_) => Err(Uncovered::Host("its shapes or control flow depend on data")),
         Op::Dynamic(_) => Err(Uncovered::Host("its shapes depend on data")),
-        _ if is_pointwise(op) || is_norm(op) => chained(&single(op, operands, results)?),
+        _ if is_pointwise(op) || is_norm(op) => single(op, operands, results),
         Op::TopK { dim, extreme, .. } => order::extremes(*extreme, *dim, &operands[0], results),
         Op::Concat { dim } if same_types(operands, results) => {
             Ok(movement::concat(*dim, operands, &results[0]))
@@ -94,7 +95,10 @@ fn one_result(op: &Op, operands: &[Piece], y: &Piece) -> Result<Work, Uncovered>
         (Op::RotaryGradient(pairing), [_, _, _]) => rotary::rotary(*pairing, Turn::Back, operands, y),
         (Op::Transpose { permutation }, [x]) if moves => Ok(movement::transpose(permutation, x, y)),
         (Op::Slice { starts, steps, .. }, [x]) if moves => Ok(movement::slice(starts, steps, x, y)),
-        (Op::Pad { before, edge, .. }, [x]) if moves => movement::pad(before, *edge, x, y),
+        (Op::Pad { before, edge: Edge::Constant(value), .. }, [x]) if moves => {
+            movement::pad(before, *value, x, y)
+        }
+        (Op::Pad { before, edge, .. }, [x]) if moves => places::pad(before, *edge, x, y),
         (Op::Conv(attributes), [_, _] | [_, _, _]) => conv::conv(attributes, Made::Result, operands, y),
         (Op::ConvInputGradient { conv: attributes, .. }, [_, _]) => {
             conv::conv(attributes, Made::Input, operands, y)
@@ -137,59 +141,4 @@ fn same_types(operands: &[Piece], results: &[Piece]) -> bool {
 /// The kernel of a copy, whose source is operand 0 and whose target is result 0.
 pub fn copied(copying: &Copying) -> Work {
     copying.work(Argument::Operand(0), Argument::Result(0))
-}
-
-/// The kernel that computes operations together: element by element, or row by row if one is a norm.
-pub fn chained(chain: &Chain) -> Result<Work, Uncovered> {
-    let read = chain.operands.iter().map(|it| it.type_.dtype);
-    let mut elements = read.chain(chain.steps.iter().flat_map(|it| it.results.iter().copied()));
-    if let Some(dtype) = elements.find(|&dtype| !is_covered(dtype)) {
-        return Err(Uncovered::Missing(format!("elements of {dtype}")));
-    }
-    if let Some(lying) = chain.lying()? {
-        return chained(&lying);
-    }
-    let names: Vec<String> = chain.steps.iter().map(|step| named(&step.op)).collect();
-    if chain.steps.iter().any(|step| is_norm(&step.op)) {
-        return norm::normalised(chain, &names.join(", "));
-    }
-    pointwise::pointwise(chain, &names.join(", "))
-}
-
-/// What an operation is called in a source: without numbers that are arguments.
-fn named(op: &Op) -> String {
-    match op {
-        Op::Dropout { ratio, .. } => format!("Dropout({ratio})"),
-        Op::RoundStochastically { .. } => "RoundStochastically".to_owned(),
-        Op::Iota { start, step, .. } => format!("Iota({start}, {step})"),
-        Op::Fill { value, .. } => format!("Fill({value})"),
-        Op::Expand { .. } => "Expand".to_owned(),
-        _ if is_norm(op) => format!("{op:?}").chars().take_while(char::is_ascii_alphanumeric).collect(),
-        _ => format!("{op:?}"),
-    }
-}
-
-/// One operation as a chain.
-fn single(op: &Op, operands: &[Piece], results: &[Piece]) -> Result<Chain, Uncovered> {
-    let first =
-        results.first().ok_or_else(|| Uncovered::Missing("an operation without results".to_owned()))?;
-    let dtypes: Vec<DType> = results.iter().map(|it| it.type_.dtype).collect();
-    if results.iter().any(|it| it.type_.shape != first.type_.shape || it.order != first.order) {
-        return Err(Uncovered::Missing(format!("{op:?} with results of different shapes")));
-    }
-    // Which elements are kept, or go up, depends on where the operand lies.
-    let by_chance = matches!(op, Op::Dropout { .. } | Op::RoundStochastically { .. });
-    let placed = if by_chance { operands.first().unwrap_or(first) } else { first };
-    Ok(Chain {
-        shape: first.type_.shape.clone(),
-        spans: placed.spans.clone(),
-        order: first.order.clone(),
-        operands: operands.to_vec(),
-        steps: vec![Step {
-            op: op.clone(),
-            inputs: (0..operands.len()).map(Input::Operand).collect(),
-            results: dtypes,
-        }],
-        results: (0..results.len()).map(|result| (0, result)).collect(),
-    })
 }

@@ -2,9 +2,9 @@
 
 use planner_ir::Op;
 
-use super::choose::kernels;
 use super::launch::{Argument, Kernel, Launch, Piece, Uncovered, Work};
 use super::number::{computed, stored};
+use super::single::single;
 use super::strides::{Arguments, signed};
 use super::text::filled;
 
@@ -113,7 +113,7 @@ pub(super) fn gather_gradient(dim: usize, operands: &[Piece], y: &Piece) -> Resu
     let (shape, picked) = (&y.type_.shape, indices.type_.elements());
     let [outer, run]: [u64; 2] = [shape[..dim].iter().product(), shape[dim + 1..].iter().product()];
     let zero = Op::Fill { result: y.type_.clone(), value: planner_ir::Real(0.0) };
-    let mut work = kernels(&zero, &[], std::slice::from_ref(y))?;
+    let mut work = single(&zero, &[], std::slice::from_ref(y))?;
     if picked * outer * run == 0 {
         return Ok(work);
     }

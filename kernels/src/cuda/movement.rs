@@ -1,10 +1,10 @@
 //! Operations that leave elements as they are, in other places: copies.
 
-use planner_ir::{Edge, Op};
+use planner_ir::{Op, Real};
 
-use super::choose::kernels;
 use super::copying::Copying;
 use super::launch::{Argument, Piece, Uncovered, Work};
+use super::single::single;
 use super::strides::{own_strides, signed};
 
 /// Loops over a shape with these strides of what is read and written.
@@ -73,12 +73,9 @@ pub(super) fn whole(y: &Piece) -> Work {
 }
 
 /// One number around x, or elements cut off.
-pub(super) fn pad(before: &[i64], edge: Edge, x: &Piece, y: &Piece) -> Result<Work, Uncovered> {
-    let Edge::Constant(value) = edge else {
-        return super::places::pad(before, edge, x, y);
-    };
+pub(super) fn pad(before: &[i64], value: Real, x: &Piece, y: &Piece) -> Result<Work, Uncovered> {
     let fill = Op::Fill { result: y.type_.clone(), value };
-    let mut work = kernels(&fill, &[], std::slice::from_ref(y))?;
+    let mut work = single(&fill, &[], std::slice::from_ref(y))?;
     let (from, to) = (own_strides(&x.type_.shape), own_strides(&y.type_.shape));
     let (mut starts, mut shape) = ([0, 0], Vec::new());
     for dim in 0..before.len() {

@@ -5,8 +5,7 @@ use std::sync::Arc;
 
 use super::Fault;
 use super::file::LawFile;
-use super::read::known;
-use super::write::number;
+use super::number::{known, number};
 use crate::operations::{Family, Law, Laws, Term};
 
 /// The field that messages name.

@@ -2,12 +2,11 @@
 
 use std::collections::BTreeMap;
 
-use serde_json::Value;
-
 use super::file::{
-    DeviceFile, MachineFile, NetworkFile, NetworkHopsFile, NodeFile, Number, PaceFile, PrecisionFile,
-    ProductsFile, ProtocolFile, TilesFile, TransportFile, WiringFile, WiringKind,
+    DeviceFile, MachineFile, NetworkFile, NetworkHopsFile, NodeFile, PaceFile, PrecisionFile, ProductsFile,
+    ProtocolFile, TilesFile, TransportFile, WiringFile, WiringKind,
 };
+use super::number::{fault, known};
 use super::{FORMAT, Fault, laws};
 use crate::known::{Count, Known, Quantity};
 use crate::machine::{
@@ -292,31 +291,4 @@ fn network_hops(section: &str, file: &NetworkHopsFile) -> Result<NetworkHops, Fa
         ring: known(&format!("{section}.ring"), &file.ring)?,
         tree: known(&format!("{section}.tree"), &file.tree)?,
     })
-}
-
-/// The quantity that a number of a file states, or what is wrong with it.
-pub(in crate::machine) fn known<T: Quantity>(field: &str, number: &Number) -> Result<Known<T>, Fault> {
-    let shown = |value: &Value| match value {
-        Value::Null => "nothing".to_owned(),
-        value => format!("`{value}`"),
-    };
-    let unit = number.unit.as_str();
-    if unit != Some(T::UNIT) {
-        let expected = format!("`\"{}\"`: state the value in that unit", T::UNIT);
-        return Err(fault(field, "unit", &shown(&number.unit), &expected));
-    }
-    let value = number.value.as_f64().and_then(T::from_number);
-    let Some(value) = value else {
-        return Err(fault(field, "value", &shown(&number.value), T::EXPECTED));
-    };
-    let expected = "where the number was read or how it was measured";
-    number
-        .source
-        .as_str()
-        .and_then(|source| Known::new(value, source))
-        .ok_or_else(|| fault(field, "source", &shown(&number.source), expected))
-}
-
-fn fault(field: &str, part: &'static str, found: &str, expected: &str) -> Fault {
-    Fault::Number { field: field.to_owned(), part, found: found.to_owned(), expected: expected.to_owned() }
 }

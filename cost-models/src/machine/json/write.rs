@@ -2,15 +2,14 @@
 
 use std::convert::Infallible;
 
-use serde_json::Value;
-
 use super::file::{
     DeviceFile, InSwitchFile, LeavesFile, MachineFile, NetworkFile, NetworkHopsFile, NodeFile, Number,
     PaceFile, PackingFile, PrecisionFile, ProductsFile, ProtocolFile, SocketsFile, TilesFile, TogetherFile,
     TransportFile, TurnedFile, WiringFile, WiringKind,
 };
+use super::number::number;
 use super::{FORMAT, laws};
-use crate::known::{Count, Known, Quantity};
+use crate::known::{Known, Quantity};
 use crate::machine::{
     ByPrecision, Device, Link, Machine, Network, NetworkHops, Node, Pace, Packing, Pass, Products, Protocol,
     Transport, Turned, Wiring,
@@ -177,15 +176,4 @@ impl From<&NetworkHops> for NetworkHopsFile {
 fn by_precision<T: Quantity>(numbers: &ByPrecision<Known<T>>) -> PrecisionFile {
     let Ok(written) = numbers.try_map(|_, known| Ok::<Number, Infallible>(number(known)));
     written.into()
-}
-
-pub(super) fn number<T: Quantity>(known: &Known<T>) -> Number {
-    let value = known.value.number();
-    // Whole numbers are written without a fraction.
-    let whole = Count::from_number(value).map(|Count(whole)| Value::from(whole));
-    Number {
-        value: whole.unwrap_or_else(|| Value::from(value)),
-        unit: Value::from(T::UNIT),
-        source: Value::from(known.source()),
-    }
 }

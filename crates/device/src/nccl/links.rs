@@ -16,10 +16,10 @@ use run::Processes;
 use super::functions::{Handle, Unique};
 use super::library::{Collected, Library, Passed};
 use super::watch::Watch;
-use crate::engine::{Settings, expect_apart};
 use crate::error::DeviceError;
 use crate::gpu::{Event, Facts, Gpu, Memory, Priority, Stream, Timing};
 use crate::sample::Sample;
+use crate::settings::Settings;
 
 /// How often something is done before it is timed, and how often it is timed.
 const WARM: usize = 3;
@@ -337,4 +337,19 @@ impl Drop for Links {
         }
         self.library.give_back(self.handles.iter().copied(), self.limit);
     }
+}
+
+/// Refuses a GPU that another rank has too: all ranks find the same.
+pub(crate) fn expect_apart(gpu: &Gpu, processes: &Processes) -> Result<(), DeviceError> {
+    let all = processes.said(&gpu.identity()?);
+    for (rank, identity) in all.iter().enumerate() {
+        if let Some(first) = all[..rank].iter().position(|it| it == identity) {
+            return Err(DeviceError::Program(format!(
+                "ranks {first} and {rank} have the same GPU ({}): start as many ranks on a host as it has \
+                 GPUs, and let each see all of them, or its own (`CUDA_VISIBLE_DEVICES`)",
+                gpu.facts.name
+            )));
+        }
+    }
+    Ok(())
 }

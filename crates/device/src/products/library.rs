@@ -12,7 +12,6 @@ use cudarc::cublaslt::sys::{
 };
 use libloading::os::unix::Library as Loaded;
 
-use super::layout::Described;
 use crate::error::DeviceError;
 use crate::gpu::Gpu;
 use crate::library::functions;
@@ -227,7 +226,8 @@ impl Library {
     /// So many algorithms at most for a product.
     pub(super) fn offered(
         &self,
-        described: &Described,
+        operation: cublasLtMatmulDesc_t,
+        layouts: [cublasLtMatrixLayout_t; 3],
         wished: &Wished<'_>,
         most: usize,
     ) -> Result<Vec<cublasLtMatmulAlgo_t>, DeviceError> {
@@ -240,14 +240,14 @@ impl Library {
         };
         let mut offers = vec![none; most];
         let mut count = 0;
-        let [first, second, result] = described.layouts;
+        let [first, second, result] = layouts;
         #[expect(unsafe_code, reason = "a function of the library is called")]
         // SAFETY: descriptions and wishes are the library's; there is room for as many offers as are
         // asked for; the last pointer is to a number that lives through the call.
         let status = unsafe {
             (self.functions.offered)(
                 self.handle,
-                described.operation,
+                operation,
                 first,
                 second,
                 result,

@@ -14,7 +14,8 @@ use planner_ir::{Binary, DType, NodeId, Op, Phase, Real, Reduction, StateKind, U
 
 use super::script::Script;
 use crate::places::meet;
-use crate::tasks::{Task, tasks};
+use crate::task::Task;
+use crate::tasks::tasks;
 
 const ROWS: [u64; 2] = [4, 16];
 const EPSILON: Real = Real(0.1);

@@ -7,7 +7,8 @@ use lower::{
 };
 use planner_ir::{DType, NodeId, Op, Phase, Type};
 
-use crate::tasks::{Task, tasks};
+use crate::task::Task;
+use crate::tasks::tasks;
 
 /// A program that is put together by hand.
 pub(super) struct Script(pub(super) Program);

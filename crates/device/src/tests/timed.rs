@@ -5,7 +5,7 @@ use planner_ir::{Binary, Contract, DType, Label, Op, Type};
 
 use crate::bench::{Bench, Issued, Trial};
 use crate::emulated::{Emulated, emulated};
-use crate::engine::Settings;
+use crate::settings::Settings;
 
 /// A rate of memory and of copies (bytes per second), and what a launch and an event take (seconds).
 const PLANTED: [(&str, f64); 12] = [

@@ -12,10 +12,10 @@ use planner_ir::{DType, Phase};
 
 use super::depends::Depends;
 use super::stretches;
-use crate::action::{Action, Collective, CollectiveKind, Further};
-use crate::arena::ALIGNMENT;
+use crate::action::{Action, Collective, CollectiveKind, CommunicatorId, Further};
 use crate::expected::number;
-use crate::program::{CommunicatorId, Instruction, Program};
+use crate::program::{Instruction, Program};
+use crate::storage::ALIGNMENT;
 
 /// How much longer than its start an exchange may take that is done together with others, and how much longer
 /// all of them.

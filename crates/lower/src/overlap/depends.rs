@@ -5,8 +5,9 @@ use std::ops::Range;
 
 use planner_ir::NodeId;
 
-use crate::action::Action;
-use crate::program::{Origin, Program, StorageId};
+use crate::action::{Action, Origin};
+use crate::program::Program;
+use crate::storage::StorageId;
 
 /// For each instruction of a stretch those of it that come before it and after it, directly.
 pub(super) struct Depends {

@@ -7,8 +7,9 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::ops::Range;
 
 use super::levels::Levels;
-use crate::arena::{ALIGNMENT, Lifetime};
-use crate::program::{Program, Region, StorageId};
+use crate::arena::Lifetime;
+use crate::program::Program;
+use crate::storage::{ALIGNMENT, Region, StorageId};
 
 /// Far below what anything holds: what is over has no level (bytes).
 const OVER: i64 = i64::MAX / 4;

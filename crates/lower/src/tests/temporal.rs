@@ -7,8 +7,8 @@ use super::{f32, programs};
 use crate::arena::lifetimes;
 use crate::build::placed;
 use crate::facts::Facts;
+use crate::happens::Happens;
 use crate::tests::sketch::Sketch;
-use crate::verify::happens::Happens;
 use crate::{Action, BufferId, Message, Moving, Origin, Program, Stream};
 
 pub(super) fn contract(left: &str, right: &str, result: &str) -> Op {

@@ -3,7 +3,8 @@
 use std::sync::Arc;
 
 use super::Users;
-use crate::program::{Kind, Program, Storage, StorageId, Stream};
+use crate::program::{Program, Stream};
+use crate::storage::{Kind, Storage, StorageId};
 
 fn program(places: &[(u64, u64)]) -> Program {
     let storage = |&(offset, bytes)| Storage { kind: Kind::Activation, bytes, offset, places: 1, over: None };

@@ -5,8 +5,9 @@ use std::collections::BTreeMap;
 use planner_ir::{Op, Type};
 
 use super::{Report, Violation, crossing};
-use crate::action::{Action, Block, Collective, Compute, Copied, Direction, Message};
-use crate::program::{BufferId, CommunicatorId, Port, Program, Stream};
+use crate::action::{Action, Block, Collective, CommunicatorId, Compute, Copied, Direction, Message};
+use crate::program::{Port, Program, Stream};
+use crate::storage::BufferId;
 
 /// Whether all that is named exists.
 pub(super) fn check_references(program: &Program, found: &mut Vec<Violation>) {

@@ -5,8 +5,9 @@ use std::collections::{BTreeMap, BTreeSet};
 use planner_ir::DType;
 
 use super::{Report, Violation};
-use crate::action::{Action, Received, Remote, Sent, Way};
-use crate::program::{Origin, Program, Region, Repeated};
+use crate::action::{Action, Origin, Received, Remote, Sent, Way};
+use crate::program::{Program, Repeated};
+use crate::storage::Region;
 use crate::strided::Strided;
 
 /// Whether a program sends or receives something.

@@ -9,9 +9,9 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use super::{Report, Violation, crossing};
-use crate::action::{Action, Way};
+use crate::action::{Action, CommunicatorId, Way};
 use crate::issue::{Issued, Stalled, issue_order, needed};
-use crate::program::{CommunicatorId, Program};
+use crate::program::Program;
 
 pub(super) fn check(programs: &[Program], found: &mut Vec<Violation>) {
     match issue_order(programs) {

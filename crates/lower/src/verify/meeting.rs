@@ -13,8 +13,9 @@ use petgraph::graph::{DiGraph, NodeIndex};
 use planner_ir::DType;
 
 use super::{Report, Violation, crossing, issued, replay};
-use crate::action::{Action, CollectiveKind, Message};
-use crate::program::{BufferId, CommunicatorId, Event, Origin, Program, Stream, Turn};
+use crate::action::{Action, CollectiveKind, CommunicatorId, Message, Origin};
+use crate::program::{Event, Program, Stream, Turn};
+use crate::storage::BufferId;
 
 pub(super) fn check_ranks(programs: &[Program], found: &mut Vec<Violation>) {
     for (index, program) in programs.iter().enumerate() {

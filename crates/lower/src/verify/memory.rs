@@ -4,12 +4,12 @@ mod reuse; // what is written over what
 
 use std::collections::BTreeMap;
 
-use super::happens::Happens;
 use super::parts::{Written, written};
 use super::{Report, Violation};
-use crate::arena::ALIGNMENT;
-use crate::events::Known;
-use crate::program::{BufferId, Kind, Program, Region, StorageId};
+use crate::happens::Happens;
+use crate::program::Program;
+use crate::storage::{ALIGNMENT, BufferId, Kind, Region, StorageId};
+use crate::users::Known;
 
 /// How a step uses a storage.
 #[derive(Clone, Default)]

@@ -3,7 +3,8 @@
 use std::ops::Range;
 
 use crate::action::{Action, CollectiveKind, Copied, Direction};
-use crate::program::{BufferId, Program, StorageId};
+use crate::program::Program;
+use crate::storage::{BufferId, StorageId};
 use crate::strided::{Stride, Strided};
 
 /// What an instruction sets of a buffer.

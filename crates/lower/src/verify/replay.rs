@@ -10,10 +10,10 @@
 use std::collections::BTreeMap;
 use std::ops::Range;
 
-use super::happens::Happens;
 use super::{Report, Violation};
-use crate::action::{Action, Remote, Way};
-use crate::program::{CommunicatorId, Program, Stream};
+use crate::action::{Action, CommunicatorId, Remote, Way};
+use crate::happens::Happens;
+use crate::program::{Program, Stream};
 
 pub(super) fn check(programs: &[Program], found: &mut Vec<Violation>) {
     for mode in [Mode::Serial, Mode::Overlapped] {

@@ -4,10 +4,11 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use planner_ir::{Op, Real};
 
-use super::happens::Happens;
 use super::{Report, Violation};
 use crate::action::{Action, CollectiveKind};
-use crate::program::{BufferId, Kind, Program, Region, Repeated, Storage, StorageId, Turn};
+use crate::happens::Happens;
+use crate::program::{Program, Repeated, Turn};
+use crate::storage::{BufferId, Kind, Region, Storage, StorageId};
 
 pub(super) fn check(program: &Program, found: &mut Vec<Violation>) {
     let mut report = Report { rank: program.rank, found };

@@ -4,7 +4,7 @@ use planner_ir::{AxisId, Digit, Layout, LoopId, Loops, Mesh, Node, Partition, Ro
 
 use super::blocks::{Cover, Factor, agree, all_held, canonical, coordinate, cover, same, share};
 use super::steps::{Rest, Timetable};
-use super::{Violations, operation_name};
+use super::{Violations, operation_name, owed_text};
 use crate::plan::{Assignment, Copy, Plan};
 
 /// How many time steps a partition has at most, over all devices: each is looked at.
@@ -321,9 +321,4 @@ fn sum_left(
     }
     let (found, expected) = (owed_text(mesh, &left), owed_text(mesh, &axes));
     Err(format!("owes sums of its own over {found}, expected over {expected}"))
-}
-
-pub(super) fn owed_text(mesh: &Mesh, axes: &[AxisId]) -> String {
-    let names: Vec<String> = axes.iter().map(|axis| format!("`{}`", mesh.axes[axis.0].name)).collect();
-    if names.is_empty() { "no axis".to_owned() } else { names.join(", ") }
 }

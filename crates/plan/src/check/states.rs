@@ -3,8 +3,8 @@
 use planner_ir::{CROSSING, DType, Op, Optimizer, Phase, Source, ValueId};
 
 use super::blocks::same;
-use super::operations::{copied, owed_text};
-use super::{Violations, operation_name};
+use super::operations::copied;
+use super::{Violations, operation_name, owed_text};
 use super::{narrow, rounding};
 use crate::plan::Plan;
 use crate::recipe::{Loss, Recipe};

@@ -152,7 +152,7 @@ impl<'a> Timetable<'a> {
             way = Way::All;
         }
         if !self.adds_up(dims, &way, owed) {
-            let names = |axes: &[AxisId]| super::operations::owed_text(self.mesh, axes);
+            let names = |axes: &[AxisId]| super::owed_text(self.mesh, axes);
             let right = self.subsets().into_iter().find(|axes| self.adds_up(dims, &way, axes));
             let expected = right.map_or_else(|| "no such partition".to_owned(), |axes| names(&axes));
             return Err(format!("owes sums of its own over {}, expected over {expected}", names(owed)));

@@ -3,6 +3,7 @@
 use std::fmt;
 
 use super::{Change, Diff, Repeated};
+use crate::words::bytes;
 
 impl fmt::Display for Diff {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
@@ -61,14 +62,4 @@ fn seconds(seconds: f64) -> String {
     let fitting = UNITS.into_iter().find(|(unit, _)| seconds.abs() >= *unit);
     let (unit, name) = fitting.unwrap_or((1e-9, "ns"));
     format!("{:.3} {name}", seconds / unit)
-}
-
-/// A size in a fitting unit, rounded down to a tenth.
-pub(crate) fn bytes(bytes: u64) -> String {
-    const UNITS: [(u64, &str); 4] =
-        [(1_000_000_000_000, "TB"), (1_000_000_000, "GB"), (1_000_000, "MB"), (1_000, "kB")];
-    match UNITS.into_iter().find(|(unit, _)| bytes >= *unit) {
-        Some((unit, name)) => format!("{}.{} {name}", bytes / unit, bytes % unit / (unit / 10)),
-        None => format!("{bytes} B"),
-    }
 }

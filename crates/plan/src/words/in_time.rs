@@ -7,7 +7,7 @@
 
 use planner_ir::{AxisId, Loops, Mesh, Motion, Partition, Role, Slots, Ways};
 
-use crate::diff::bytes;
+use super::bytes;
 
 /// An operand or a result, as it is spoken of.
 pub(super) struct Spoken {

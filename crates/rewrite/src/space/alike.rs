@@ -12,7 +12,7 @@ use std::sync::Arc;
 use planner_ir::{Layout, Loops, Mesh, Partition, Type};
 
 use super::Splits;
-use super::term::{Passing, Table};
+use super::tables::{Grid, Table};
 
 /// What is known of operations on a mesh.
 #[derive(Clone, Debug, Default)]
@@ -29,6 +29,15 @@ pub(super) struct Alike {
     /// What it holds for: along how many loops an operation may be split, how long the sequences are whose
     /// tokens may lie in stripes, and whether nothing is held skewed.
     on: Option<(Mesh, Splits, Option<u64>, bool)>,
+}
+
+/// Whether a rule offers to pass sums owed through an operation.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub(super) enum Passing {
+    /// It touches each element once: what is owed costs nothing to keep.
+    Offered,
+    /// It is a product: doing it on addends multiplies the work.
+    Withheld,
 }
 
 /// What the partitions of an operation depend on.
@@ -54,33 +63,5 @@ impl Alike {
     pub(super) fn on(self, mesh: &Mesh, splits: Splits, striped: Option<u64>, unskewed: bool) -> Self {
         let on = Some((mesh.clone(), splits, striped, unskewed));
         if self.on == on { self } else { Self { on, ..Self::default() } }
-    }
-}
-
-/// Something for some pairs of numbers.
-#[derive(Clone, Debug)]
-pub(super) struct Grid<T>(Vec<Vec<Option<T>>>);
-
-impl<T> Default for Grid<T> {
-    fn default() -> Self {
-        Self(Vec::new())
-    }
-}
-
-impl<T> Grid<T> {
-    pub(super) fn get(&self, row: usize, column: usize) -> Option<&T> {
-        self.0.get(row)?.get(column)?.as_ref()
-    }
-
-    /// What was there before.
-    pub(super) fn insert(&mut self, row: usize, column: usize, item: T) -> Option<T> {
-        if self.0.len() <= row {
-            self.0.resize_with(row + 1, Vec::new);
-        }
-        let row = &mut self.0[row];
-        if row.len() <= column {
-            row.resize_with(column + 1, || None);
-        }
-        row[column].replace(item)
     }
 }

@@ -6,10 +6,12 @@ use std::sync::Arc;
 use egg::{Applier, EGraph, Id, PatternAst, Rewrite, SearchMatches, Searcher, Subst, Symbol, Var};
 use planner_ir::{AxisId, Digit, Layout, Mesh, Move, NodeId, Partition, ValueId};
 
+use super::alike::Passing;
 use super::offsets::{self, Indexed};
 use super::stripes;
+use super::suited::{fits, is_skewed, splits};
 use super::temporal::in_time;
-use super::term::{Denoted, Facts, Moves, Passing, Term, compute};
+use super::term::{Denoted, Facts, Moves, Term, compute};
 use super::wide_axes;
 
 type Space = EGraph<Term, Facts>;
@@ -161,12 +163,6 @@ fn further(facts: &Facts, node: NodeId, base: &Partition) -> Vec<Partition> {
     partitions
 }
 
-/// Along how many loops a partition splits, passing sums through counted as one.
-pub(super) fn splits(partition: &Partition) -> usize {
-    let split = partition.loops.iter().filter(|digits| !digits.is_empty()).count();
-    split + usize::from(!partition.passed.is_empty())
-}
-
 /// Adds a digit that begins after `offset` blocks; whether it can.
 fn extend(digits: &mut Vec<Digit>, offset: u64, digit: Digit) -> bool {
     let blocks: u64 = digits.iter().map(|it| it.size).product();
@@ -180,30 +176,6 @@ fn extend(digits: &mut Vec<Digit>, offset: u64, digit: Digit) -> bool {
     }
     digits.push(digit);
     true
-}
-
-/// Whether a partition suits the operation, its operands and its results.
-pub(super) fn fits(facts: &Facts, node: NodeId, partition: &Partition) -> bool {
-    let Some(loops) = facts.loops(node) else { return false };
-    partition.check(&facts.mesh, loops).is_ok() && suits(facts, node, partition, |_| true)
-}
-
-/// Whether operands and results may be held in the layouts that a partition of the operation has for them,
-/// each of which has to be `wanted`.
-pub(super) fn suits(
-    facts: &Facts,
-    node: NodeId,
-    partition: &Partition,
-    wanted: impl Fn(&Layout) -> bool,
-) -> bool {
-    let Some(loops) = facts.loops(node) else { return false };
-    let suits = |value: ValueId, layout: Layout| {
-        wanted(&layout) && layout.check(&facts.mesh, &facts.types[value.0]).is_ok()
-    };
-    let mut operands = facts.operands(node).iter().enumerate();
-    let mut results = facts.results(node).iter().enumerate();
-    operands.all(|(index, &it)| suits(it, partition.operand(loops, index)))
-        && results.all(|(index, &it)| suits(it, partition.result(loops, index)))
 }
 
 /// The single moves that may be made of a value in a layout.
@@ -272,11 +244,6 @@ fn plain_of(mesh: &Mesh, layout: &Layout) -> Layout {
         }
     }
     undone
-}
-
-/// Whether a layout has digits that are not the coordinates along one axis.
-pub(super) fn is_skewed(layout: &Layout) -> bool {
-    layout.dims.iter().flatten().any(|digit| !digit.is_free() && digit.plain().is_none())
 }
 
 /// Operations that touch each element once, on what is held in a skewed layout.

@@ -12,8 +12,8 @@
 use planner_ir::{AxisId, Digit, Layout, LoopId, Loops, Motion, NodeId, Partition, Role};
 
 use super::offsets::{self, Indexed};
-use super::rules::{is_skewed, splits, suits};
 use super::stripes;
+use super::suited::{is_skewed, splits, suits};
 use super::term::Facts;
 use super::wide_axes;
 

@@ -1,17 +1,15 @@
 //! The language of the partition e-graph and what its classes denote.
 
 use std::collections::BTreeMap;
-use std::hash::Hash;
 use std::mem::{Discriminant, discriminant};
 use std::sync::Arc;
 
 use egg::{Analysis, DidMerge, EGraph, Id, Language};
-use indexmap::IndexSet;
 use planner_ir::{Graph, Layout, Loops, Mesh, Move, NodeId, Partition, Type, ValueId};
-use rustc_hash::FxBuildHasher;
 
-use super::alike::{Alike, Ends, Grid, Kind};
+use super::alike::{Alike, Ends, Kind, Passing};
 use super::offsets::{Offsets, offsets, plain};
+use super::tables::{Grid, Table};
 use super::{Offer, Splits, Steps, stripes};
 
 /// A term of the e-graph. Layouts, partitions and moves are numbers in `Facts`.
@@ -76,43 +74,6 @@ pub(super) enum Denoted {
     Nothing,
 }
 
-/// Things that are numbered in the order they come up.
-#[derive(Clone, Debug)]
-pub(super) struct Table<T>(IndexSet<T, FxBuildHasher>);
-
-impl<T> Default for Table<T> {
-    fn default() -> Self {
-        Self(IndexSet::default())
-    }
-}
-
-impl<T: Eq + Hash> Table<T> {
-    pub(super) fn number(&mut self, item: T) -> usize {
-        self.0.insert_full(item).0
-    }
-
-    pub(super) fn find(&self, item: &T) -> Option<usize> {
-        self.0.get_index_of(item)
-    }
-
-    pub(super) fn get(&self, number: usize) -> &T {
-        &self.0[number]
-    }
-}
-
-impl<T: Ord> Table<T> {
-    /// For each number, which place its thing has among all, least first.
-    pub(super) fn ranks(&self) -> Vec<usize> {
-        let mut sorted: Vec<usize> = (0..self.0.len()).collect();
-        sorted.sort_unstable_by(|&a, &b| self.0.get_index(a).cmp(&self.0.get_index(b)));
-        let mut ranks = vec![0; sorted.len()];
-        for (place, number) in sorted.into_iter().enumerate() {
-            ranks[number] = place;
-        }
-        ranks
-    }
-}
-
 /// The single moves that may be made of a value in a layout: numbers of the move and of the layout
 /// that it leads to.
 pub(super) type Moves = Arc<[(usize, usize)]>;
@@ -171,15 +132,6 @@ struct Operation {
     takes_time: bool,
     /// A number that it has in common with operations that are partitioned alike.
     alike: usize,
-}
-
-/// Whether a rule offers to pass sums owed through an operation.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub(super) enum Passing {
-    /// It touches each element once: what is owed costs nothing to keep.
-    Offered,
-    /// It is a product: doing it on addends multiplies the work.
-    Withheld,
 }
 
 impl Facts {

@@ -1,6 +1,6 @@
 //! Who is the reason where a wait is too long.
 
-use super::link::Doing;
+use super::flight::Doing;
 
 /// A wait that is too long.
 pub(super) struct Wait<'a> {

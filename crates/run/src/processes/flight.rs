@@ -5,10 +5,22 @@ use std::fmt::Write as _;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::Instant;
 
-use super::link::Doing;
-
 /// How many events are kept.
 const KEPT: usize = 512;
+
+/// What a process says that it does.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) struct Doing {
+    /// The step, from 1; 0 before the first one.
+    pub(crate) step: u64,
+    /// The number of the program, of those that this process has: those of prompts and of single tokens
+    /// take turns.
+    pub(crate) program: u64,
+    /// The number of the instruction in that.
+    pub(crate) instruction: u64,
+    /// For whom it waits, if it does; of several the first one.
+    pub(crate) waits_for: Option<u64>,
+}
 
 /// What is done with the last words of a process: these, which are none where another one says them,
 /// what it did last, and its exit code.

@@ -2,21 +2,7 @@
 
 use std::time::Duration;
 
-use super::flight::Flight;
-
-/// What a process says that it does.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub(crate) struct Doing {
-    /// The step, from 1; 0 before the first one.
-    pub(crate) step: u64,
-    /// The number of the program, of those that this process has: those of prompts and of single tokens
-    /// take turns.
-    pub(crate) program: u64,
-    /// The number of the instruction in that.
-    pub(crate) instruction: u64,
-    /// For whom it waits, if it does; of several the first one.
-    pub(crate) waits_for: Option<u64>,
-}
+use super::flight::{Doing, Flight};
 
 /// Why all processes end.
 #[derive(Clone, Copy, Debug)]

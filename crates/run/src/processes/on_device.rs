@@ -7,7 +7,8 @@ use std::time::Duration;
 
 use super::{Processes, WAITED};
 use crate::processes::culprit::{Wait, culprit};
-use crate::processes::link::{Doing, Ending};
+use crate::processes::flight::Doing;
+use crate::processes::link::Ending;
 
 impl Processes {
     /// An instruction at which other ranks are met is issued, of a micro-batch.

@@ -17,9 +17,9 @@ use std::time::{Duration, Instant};
 
 use post::{Parcel, Post};
 
-use super::flight::Flight;
+use super::flight::{Doing, Flight};
 use super::join::{JoinError, Joining};
-use super::link::{Doing, Ending, Link};
+use super::link::{Ending, Link};
 
 /// The way to other processes.
 pub(super) struct Tcp {

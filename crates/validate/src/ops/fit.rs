@@ -77,7 +77,7 @@ fn fitted(
 ) -> Option<Fit> {
     let demanded = |fitted: bool| -> Vec<(Demand, f64)> {
         let these = group.iter().filter(|it| it.fitted == fitted);
-        these.map(|it| (it.operation.demand(&machine.device), it.time)).collect()
+        these.map(|it| (machine.device.demand(&it.operation), it.time)).collect()
     };
     let (own, others) = (demanded(true), demanded(false));
     let source = format!("{source}, line {line}: {name}");

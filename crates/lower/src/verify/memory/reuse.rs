@@ -8,12 +8,13 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::ops::Range;
 
-use super::super::happens::Happens;
 use super::super::parts::touched;
 use super::{Report, Usage};
 use crate::action::{Action, Block, Compute};
-use crate::events::Known;
-use crate::program::{Program, Region, StorageId, Stream};
+use crate::happens::Happens;
+use crate::program::{Program, Stream};
+use crate::storage::{Region, StorageId};
+use crate::users::Known;
 
 /// Who has bytes: for the start of each run its end and the storages that later ones come after.
 #[derive(Default)]

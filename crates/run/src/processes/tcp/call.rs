@@ -7,9 +7,14 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use super::frame::taken_apart;
-use super::rendezvous::{REFUSED, WELCOME};
 use super::secure::{GreetError, Opener, Sealer, Side, greet};
 use crate::processes::join::JoinError;
+
+/// What one is told who has come and belongs here.
+pub(super) const WELCOME: &str = "welcome";
+
+/// What one is told who does not.
+pub(super) const REFUSED: &str = "refused";
 
 /// How long a rank waits before it tries again.
 pub(super) const AGAIN: Duration = Duration::from_millis(40);

@@ -1,7 +1,7 @@
 //! What two processes say to each other, in frames.
 
 use super::secure::{FRAME, Opener, Sealer, is_late, look_again};
-use crate::processes::link::Doing;
+use crate::processes::flight::Doing;
 
 use std::io;
 use std::time::Instant;

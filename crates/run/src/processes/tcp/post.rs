@@ -11,9 +11,9 @@ use std::time::{Duration, Instant};
 use super::frame::Frame;
 use super::secure::{Opener, Sealer, is_end, is_late};
 use crate::processes::LOST;
-use crate::processes::flight::Flight;
+use crate::processes::flight::{Doing, Flight};
 use crate::processes::join::Joining;
-use crate::processes::link::{Doing, Ending};
+use crate::processes::link::Ending;
 
 /// The longest time between two signs of life.
 const BEAT: Duration = Duration::from_millis(500);

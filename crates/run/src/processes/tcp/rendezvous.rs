@@ -12,7 +12,7 @@ use std::sync::Arc;
 use std::thread;
 use std::time::{Duration, Instant};
 
-use super::call::{AGAIN, CallError, call};
+use super::call::{AGAIN, CallError, REFUSED, WELCOME, call};
 use super::door::{Door, Guest};
 use super::frame::{joined, taken_apart};
 use super::post::{Parcel, Post, place};
@@ -23,11 +23,6 @@ use crate::processes::link::Ending;
 
 /// How long a port may be another one's that gives it back at once: a connection that was about to be made.
 const IN_USE: Duration = Duration::from_secs(1);
-
-/// What one is told who has come and belongs here.
-pub(super) const WELCOME: &str = "welcome";
-/// What one is told who does not.
-pub(super) const REFUSED: &str = "refused";
 
 /// What messages are about until all have met: no other messages have this tag.
 const MEETING: i32 = -1;

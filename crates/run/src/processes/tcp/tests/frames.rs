@@ -6,7 +6,7 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use super::KEY;
-use crate::processes::link::Doing;
+use crate::processes::flight::Doing;
 use crate::processes::tcp::frame::{Frame, joined, taken_apart};
 use crate::processes::tcp::secure::{FRAME, GreetError, Opener, Sealer, Side, greet};
 

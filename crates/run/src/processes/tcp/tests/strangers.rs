@@ -9,8 +9,8 @@ use std::thread;
 use std::time::Duration;
 
 use super::{KEY, check_connected, connect, flight, free_port, join, joining, soon};
+use crate::processes::flight::Doing;
 use crate::processes::join::Joining;
-use crate::processes::link::Doing;
 use crate::processes::tcp::call::{call, not_to_itself};
 use crate::processes::tcp::door::Door;
 use crate::processes::tcp::frame::{Frame, joined};

@@ -7,8 +7,8 @@
 
 use std::collections::BTreeMap;
 
-use crate::events::Known;
 use crate::program::{Event, Program, Stream};
+use crate::users::Known;
 
 /// For each instruction, how far each stream has come when it starts.
 pub(crate) struct Happens {

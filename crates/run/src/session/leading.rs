@@ -4,10 +4,10 @@ use std::borrow::Cow;
 
 use lower::{Port, Program};
 
+use super::Session;
 use crate::error::RunError;
 use crate::processes::{Ask, Processes};
 use crate::rank::Report;
-use crate::session::Session;
 
 /// What a rank reports of a step, and how long the step took on it (seconds).
 #[derive(Default)]

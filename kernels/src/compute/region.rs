@@ -2,8 +2,8 @@
 
 use planner_ir::{Region, Type};
 
+use super::evaluate_tensors;
 use crate::array::{Array, Tensor, TensorMut};
-use crate::compute::evaluate_tensors;
 use crate::error::KernelError;
 
 mod dynamic;

@@ -4,13 +4,13 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use planner_ir::{Dynamic, Op, Region, RegionNode, Type, ValueId};
 
+use super::{Bound, Importer, Scope};
 use crate::builder::Step;
 use crate::error::ImportError;
 use crate::model;
 use crate::node::OnnxNode;
 use crate::outline::Outline;
 use crate::proto::{GraphProto, NodeProto};
-use crate::translate::{Bound, Importer, Scope};
 
 /// The results of an `If`.
 pub(crate) fn lower(

@@ -1,14 +1,14 @@
 //! What a session takes over from another one on the same ranks: blocks of weights, and of what is
 //! computed from weights alone, that are the same in both.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeMap;
 
 use lower::{BufferId, Port, Preparation, Program, Whole};
 use planner_ir::ValueId;
 
+use super::Session;
 use crate::error::RunError;
 use crate::rank::Rank;
-use crate::session::Session;
 
 /// What a block at rest is of: a weight, or what operations make of weights.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -123,22 +123,4 @@ impl Session {
             }
         }
     }
-}
-
-/// The steps of a preparation that these values need.
-pub(crate) fn needed(preparation: &[Preparation], wanted: &BTreeSet<ValueId>) -> Vec<Preparation> {
-    let mut wanted = wanted.clone();
-    let mut kept = Vec::new();
-    for step in preparation.iter().rev() {
-        if !step.results.iter().any(|result| wanted.contains(result)) {
-            continue;
-        }
-        wanted.extend(step.operands.iter().filter_map(|operand| match operand {
-            Whole::Prepared(value) => Some(*value),
-            Whole::Weight(_) => None,
-        }));
-        kept.push(step.clone());
-    }
-    kept.reverse();
-    kept
 }

@@ -9,11 +9,11 @@ use std::sync::Arc;
 use kernels::Array;
 use lower::{BufferId, Port, Program};
 
-use crate::carried::Moved;
+use super::Session;
+use super::carried::Moved;
 use crate::error::RunError;
 use crate::processes::Processes;
 use crate::rank::{Feed, Report};
-use crate::session::Session;
 use crate::stored::Stored;
 
 /// What has the memory of ranks on devices, and runs their steps.

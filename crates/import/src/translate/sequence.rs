@@ -2,10 +2,10 @@
 
 use planner_ir::{Op, ValueId};
 
+use super::Bound;
 use crate::builder::Builder;
 use crate::error::ImportError;
 use crate::node::OnnxNode;
-use crate::translate::Bound;
 
 /// The results of an operator on lists of values; `None` for other operators.
 pub(crate) fn lower(

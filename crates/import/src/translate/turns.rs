@@ -3,13 +3,13 @@
 
 use planner_ir::{DType, Dynamic, Op, Region, Type, ValueId};
 
-use crate::branch;
+use super::branch;
+use super::{Bound, Importer, Scope};
 use crate::error::ImportError;
 use crate::model;
 use crate::node::OnnxNode;
 use crate::outline::Outline;
 use crate::proto::{GraphProto, NodeProto};
-use crate::translate::{Bound, Importer, Scope};
 
 /// How many nodes the turns of one loop become at most; loops of more are kept as regions.
 const MOST_NODES: usize = 20_000;

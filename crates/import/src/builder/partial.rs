@@ -2,7 +2,7 @@
 
 use planner_ir::{DType, Op, Type, ValueId};
 
-use crate::builder::Builder;
+use super::Builder;
 
 /// The elements of a list, where they are known.
 pub(crate) type Partial = Vec<Option<i64>>;

@@ -1,9 +1,9 @@
 //! Calls of local functions, which are inlined.
 
+use super::{Bound, Importer, Scope};
 use crate::error::ImportError;
 use crate::model::{self, malformed};
 use crate::proto::{AttributeProto, FunctionProto, NodeProto};
-use crate::translate::{Bound, Importer, Scope};
 
 /// The attributes of a node; those that name one of the function around it have its value.
 pub(crate) fn attributes(node: &NodeProto, scope: &Scope) -> Vec<AttributeProto> {

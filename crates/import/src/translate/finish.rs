@@ -5,7 +5,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use planner_ir::{Graph, Op, Output, Source, ValueId};
 
-use crate::branch;
+use super::branch;
 use crate::builder::{Builder, Origin, Step};
 use crate::error::ImportError;
 use crate::groups;

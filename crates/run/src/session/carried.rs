@@ -7,9 +7,9 @@ use kernels::{Array, KernelError};
 use lower::{BufferId, Direction, Port, Strided};
 use planner_ir::Type;
 
+use super::Session;
 use crate::copy::copy;
 use crate::error::RunError;
-use crate::session::Session;
 
 /// An output of one program that becomes an input of another one: all of it, or its last places.
 #[derive(Clone, Debug, PartialEq, Eq)]
