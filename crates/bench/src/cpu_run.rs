@@ -155,42 +155,65 @@ fn run(options: &CpuRun, path: &Path, folder: &Path, say: &dyn Fn(String)) -> Re
     next("load");
     say("running".to_owned());
     let given = inputs::made(&plan.graph, options.seed);
-    let mut other = options.against_onnxruntime.then(|| Other::start(&options.python, path, &given, folder));
-    let (mut steps, mut instructions, mut outputs) = (Vec::new(), Vec::new(), BTreeMap::new());
-    let mut theirs = Vec::new();
-    for step in 0..options.warm_up + options.steps {
-        let outcome = session.step(&given).map_err(failed)?;
-        let their = other.as_mut().and_then(|it| it.as_mut().ok()).map(Other::step);
-        match their {
-            Some(Err(why)) => other = Some(Err(why)),
-            Some(Ok(seconds)) if step >= options.warm_up => theirs.push(seconds),
-            _ => {}
-        }
-        if step >= options.warm_up {
-            steps.push(outcome.seconds);
-            instructions.push(outcome.instructions);
-        }
-        outputs = outcome.outputs;
-    }
+    let other = options.against_onnxruntime.then(|| Other::start(&options.python, path, &given, folder));
+    let (ran, other) = ran(options, &mut session, &given, other)?;
     let memory = host::peak_memory();
-    let kinds = kinds(&names, &instructions);
+    let kinds = kinds(&names, &ran.instructions);
     drop(session);
     let compared = other.map(|other| {
         let other = other?;
         let version = other.version.clone();
-        let apart = difference(&outputs, &other.finish()?);
-        Ok(Comparison { version, seconds: theirs, apart })
+        let apart = difference(&ran.outputs, &other.finish()?);
+        Ok(Comparison { version, seconds: ran.theirs, apart })
     });
     Ok(Measured {
         model: if options.model.is_some() { path.display().to_string() } else { described(options) },
         stages,
-        steps,
+        steps: ran.steps,
         predicted: plan.seconds(),
         flops: flops::flops(&plan.graph),
         memory,
         kinds,
         compared,
     })
+}
+
+/// Another program, if it is asked for, or why it does not run.
+type Beside = Option<Result<Other, String>>;
+
+/// Steps that were run, and those of another program (seconds).
+#[derive(Default)]
+struct Ran {
+    steps: Vec<f64>,
+    theirs: Vec<f64>,
+    /// For each step what its instructions took.
+    instructions: Vec<Vec<f64>>,
+    outputs: BTreeMap<String, Array>,
+}
+
+/// Runs all steps, in turn with those of the other program, if there is one.
+fn ran(
+    options: &CpuRun,
+    session: &mut run::Session,
+    given: &BTreeMap<String, Array>,
+    mut other: Beside,
+) -> Result<(Ran, Beside), Failure> {
+    let mut ran = Ran::default();
+    for step in 0..options.warm_up + options.steps {
+        let outcome = session.step(given).map_err(|error| Failure::input("run", error))?;
+        let their = other.as_mut().and_then(|it| it.as_mut().ok()).map(Other::step);
+        match their {
+            Some(Err(why)) => other = Some(Err(why)),
+            Some(Ok(seconds)) if step >= options.warm_up => ran.theirs.push(seconds),
+            _ => {}
+        }
+        if step >= options.warm_up {
+            ran.steps.push(outcome.seconds);
+            ran.instructions.push(outcome.instructions);
+        }
+        ran.outputs = outcome.outputs;
+    }
+    Ok((ran, other))
 }
 
 fn described(options: &CpuRun) -> String {

@@ -82,6 +82,18 @@ impl Kind {
     fn write(self, folder: &Path, nodes: usize, is_trained: bool) -> io::Result<PathBuf> {
         let mut writer = Writer::absent(folder);
         writer.floats("x", &[EXTENT, EXTENT]);
+        let (extent, made) = (EXTENT.to_string(), self.nodes(&mut writer, nodes)?);
+        if is_trained {
+            let loss = writer.node("ReduceMean", &[&made], &[("keepdims", Attribute::Integer(0))]);
+            writer.output("loss", &loss, &[]);
+        } else {
+            writer.output("y", &made, &[&extent, &extent]);
+        }
+        writer.finish()
+    }
+
+    /// Its nodes: the name of what the last one makes.
+    fn nodes(self, writer: &mut Writer, nodes: usize) -> io::Result<String> {
         let product = |writer: &mut Writer, operand: &str, number: usize| {
             let weight = writer.weight(&format!("w{number}"), &[EXTENT, EXTENT], || 0.0)?;
             Ok::<_, io::Error>(writer.node("MatMul", &[operand, &weight], &[]))
@@ -97,18 +109,18 @@ impl Kind {
             }
             Self::Layers => {
                 for number in 0..nodes / 2 {
-                    let made = product(&mut writer, &last(&stream, 1), number)?;
+                    let made = product(writer, &last(&stream, 1), number)?;
                     stream.push(writer.node("Relu", &[&made], &[]));
                 }
             }
             Self::Residual => {
                 for number in 0..nodes / 2 {
-                    let made = product(&mut writer, &last(&stream, 1), number)?;
+                    let made = product(writer, &last(&stream, 1), number)?;
                     stream.push(writer.node("Add", &[&made, &last(&stream, 3)], &[]));
                 }
             }
             Self::Wide => {
-                let products = (0..nodes * (ADDENDS - 1) / ADDENDS).map(|it| product(&mut writer, "x", it));
+                let products = (0..nodes * (ADDENDS - 1) / ADDENDS).map(|it| product(writer, "x", it));
                 stream = products.collect::<io::Result<_>>()?;
                 while stream.len() > 1 {
                     let sum = |addends: &[String]| {
@@ -128,7 +140,7 @@ impl Kind {
                     };
                     let (one, other) = (any(&stream), any(&stream));
                     let made = match number % 3 {
-                        0 => product(&mut writer, &one, number)?,
+                        0 => product(writer, &one, number)?,
                         1 => writer.node("Relu", &[&one], &[]),
                         _ => writer.node("Add", &[&one, &other], &[]),
                     };
@@ -140,14 +152,7 @@ impl Kind {
                 stream.push(sum);
             }
         }
-        let (extent, made) = (EXTENT.to_string(), last(&stream, 1));
-        if is_trained {
-            let loss = writer.node("ReduceMean", &[&made], &[("keepdims", Attribute::Integer(0))]);
-            writer.output("loss", &loss, &[]);
-        } else {
-            writer.output("y", &made, &[&extent, &extent]);
-        }
-        writer.finish()
+        Ok(last(&stream, 1))
     }
 }
 

@@ -9,6 +9,7 @@ mod cpu_run; // `cpu-run`
 mod planning; // `planning`
 mod cluster; // `cluster`
 mod training; // `training`
+mod local; // plans of this machine beside their prices
 mod simulate; // `simulate`
 mod exposed; // `exposed`
 mod resharding; // `resharding`
@@ -31,6 +32,7 @@ pub use exposed::Exposed;
 pub use fit::Fit;
 pub use gpu::{Case, OnGpu, apart, cases, compared};
 pub use growth::Growth;
+pub use local::{Local, local};
 pub use overlap::Overlap;
 pub use planning::Planning;
 pub use resharding::Resharded;

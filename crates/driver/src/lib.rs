@@ -29,6 +29,8 @@
 //! - [`pipeline`] — the stages in order, each verified: import, raise, train, plan, lower
 //! - [`compile`] — a model file and sizes to a plan, on the best of several meshes
 //! - [`derived`] — how the program of a plan comes about: from its model again
+//! - [`evaluated`] — what a plan computes, on its ranks, on one rank, and as its model says
+//! - [`expected`] — outputs beside those that the file of the inputs has
 //! - [`generation`] — decoders that make tokens
 //! - [`pinned`] — a plan that is what a strategy says
 //! - [`projected`] — what a plan costs as another runtime runs it
@@ -40,6 +42,8 @@
 
 pub mod compile;
 pub mod derived;
+pub mod evaluated;
+pub mod expected;
 pub mod generation;
 pub mod pinned;
 pub mod pipeline;

@@ -7,9 +7,11 @@ mod exchanges; // who exchanges with whom
 mod parts; // the programs, and what their devices hold
 mod spans; // what a rank runs when
 mod timeline; // what ranks do when
+mod about; // what a plan is of, and what it comes to
 
 use serde_json::Value;
 
+pub use about::{About, Sections, held};
 pub use exchanges::Ranks;
 pub use parts::{Program, groups, programs};
 pub use timeline::timeline;

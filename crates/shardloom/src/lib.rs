@@ -6,7 +6,6 @@
 pub mod arguments; // what the command line says
 mod stages; // dumps of stages
 mod progress; // what is being done, for a person who waits
-mod validate; // prices beside measurements
 mod commands; // what each command does
 mod entry; // arguments to an exit code
 

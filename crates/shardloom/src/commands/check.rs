@@ -1,11 +1,10 @@
 //! `check`: a plan or a pipeline against the rules, its programs, and its model.
 
-mod evaluated; // on its ranks, on one rank, and as its model says
-
 use std::fmt::Write as _;
 use std::path::Path;
 
 use cost_models::cluster::Cluster;
+use driver::evaluated::Evaluated;
 use driver::generation::planned;
 use driver::pipeline::{Target, staged};
 use driver::{derived, pipeline};
@@ -15,7 +14,6 @@ use files::{machine, plan_file};
 
 use ::plan::json::Content;
 use ::plan::{Cache, Holding, MachineName, Pipeline, Plan};
-use evaluated::Evaluated;
 use lower::{LowerError, Program};
 use planner_ir::{Graph, Source};
 use serde_json::json;

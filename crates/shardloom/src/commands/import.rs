@@ -5,15 +5,17 @@ use std::fmt::Write as _;
 use ::plan::Control;
 use cost_models::quantity;
 use driver::compile;
-use driver::pipeline::{self, Stage};
+use driver::pipeline::{self, Prepared, Stage};
 use files::Failure;
 use files::given;
 use planner_ir::Graph;
 use report::attention::Found;
+use report::explanation::kept_whole;
 use serde_json::{Value, json};
 
 use super::{Context, Said, stopped};
 use crate::arguments::ImportArguments;
+use driver::compile::Imported;
 
 /// Imports a model.
 pub(crate) fn import(arguments: &ImportArguments, context: &mut Context<'_, '_>) -> Result<Said, Failure> {
@@ -27,6 +29,14 @@ pub(crate) fn import(arguments: &ImportArguments, context: &mut Context<'_, '_>)
     context.progress.say("naming operations");
     let prepared = pipeline::prepare(&imported.graph, &mut |stage, made| stages.observe(stage, made))?;
 
+    let found = Found::of([&prepared.graph]).after(&imported.warnings);
+    let mut json = json(&imported, &prepared);
+    found.say(&mut json, &|words| context.warn(words));
+    Ok(Said { text: text(&imported, &prepared, &found), json })
+}
+
+/// For people.
+fn text(imported: &Imported, prepared: &Prepared, found: &Found) -> String {
     let (graph, raised) = (&prepared.graph, &prepared.raised);
     let (weights, bytes) = weights(graph);
     let mut text = String::new();
@@ -66,7 +76,6 @@ pub(crate) fn import(arguments: &ImportArguments, context: &mut Context<'_, '_>)
         "found      {}",
         if idioms.is_empty() { "no idioms".to_owned() } else { idioms.join(", ") }
     ));
-    let found = Found::of([graph]);
     let kinds: Vec<String> = found.kinds.iter().map(|(kind, count)| format!("{count} {kind}")).collect();
     if !kinds.is_empty() {
         line(format!("attention  {}", kinds.join("; ")));
@@ -81,11 +90,18 @@ pub(crate) fn import(arguments: &ImportArguments, context: &mut Context<'_, '_>)
         raised.classes,
         if raised.saturated { "saturated" } else { "not saturated" }
     ));
+    text
+}
+
+/// For programs.
+fn json(imported: &Imported, prepared: &Prepared) -> Value {
+    let graph = &prepared.graph;
+    let (weights, bytes) = weights(graph);
     let inputs: Vec<Value> = given::expected(graph)
         .into_iter()
         .map(|(name, type_)| json!({ "name": name, "dtype": type_.dtype.name(), "shape": type_.shape }))
         .collect();
-    let mut json = json!({
+    json!({
         "path": imported.header.path,
         "sha256": imported.header.sha256,
         "inputs": inputs,
@@ -95,11 +111,9 @@ pub(crate) fn import(arguments: &ImportArguments, context: &mut Context<'_, '_>)
         "weight_bytes": bytes,
         "missing": imported.file.missing,
         "operations": graph.nodes.len(),
-        "idioms": raised.idioms,
-        "kept_whole": regions,
-    });
-    found.after(&imported.warnings).say(&mut json, &|words| context.warn(words));
-    Ok(Said { text, json })
+        "idioms": prepared.raised.idioms,
+        "kept_whole": kept_whole(graph),
+    })
 }
 
 /// How many weights a program reads, and their size (bytes).
@@ -110,10 +124,4 @@ fn weights(graph: &Graph) -> (usize, u64) {
         .filter(|it| matches!(it.source, planner_ir::Source::Weight(_)))
         .map(|it| it.type_.bytes());
     weights.fold((0, 0), |(count, total), bytes| (count + 1, total + bytes))
-}
-
-/// The names of regions.
-pub(crate) fn kept_whole(graph: &Graph) -> Vec<String> {
-    let regions = graph.nodes.iter().filter(|node| matches!(node.op, planner_ir::Op::Region(_)));
-    regions.map(|node| format!("`{}`", node.origin)).collect()
 }

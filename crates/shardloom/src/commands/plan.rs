@@ -4,7 +4,9 @@ use std::fmt::Write as _;
 
 use ::export::Job;
 use ::plan::{Plan, Recompute};
-use driver::compile::{self, Wanted};
+use cost_models::cluster::Cluster;
+use cost_models::machine::Machine;
+use driver::compile::{self, Chosen, Imported, Wanted};
 use driver::derived;
 use driver::pipeline::cluster::Pins;
 use driver::pipeline::{self, Decisions, Prepared, Stage, Training, parameters};
@@ -81,10 +83,36 @@ fn planned(arguments: &PlanArguments, context: &mut Context<'_, '_>) -> Result<S
         return super::pipeline::pipeline(arguments, asked, &imported, &cluster, context);
     }
     // A plan that is no pipeline is on one mesh.
-    let machine = single()?;
+    let made = match of_one_mesh(arguments, &imported, &single()?, context)? {
+        Ok(made) => made,
+        Err(stage) => return Ok(stopped(stage)),
+    };
+    let chosen = &made.1;
+    let (progress, stages) = (context.progress, &mut *context.stages);
+    if let Some(recipe) = &chosen.plan.recipe {
+        progress.say("deriving the step again");
+        derived::confirm(&arguments.output, &chosen.plan, recipe, &imported.file)?;
+    }
+    plan_file::write(&arguments.output, &chosen.plan)?;
+    if stages.stops_after(Stage::Plan) {
+        return Ok(stopped(Stage::Plan));
+    }
+    said(arguments, &imported, &made, &cluster, context)
+}
+
+/// A program and the plan that was chosen of it.
+type Made = (Prepared, Chosen);
+
+/// The first plan that is found of what may be recomputed; where it is to stop before, the stage.
+fn of_one_mesh(
+    arguments: &PlanArguments,
+    imported: &Imported,
+    machine: &Machine,
+    context: &mut Context<'_, '_>,
+) -> Result<Result<Made, Stage>, Failure> {
+    let (progress, stages) = (context.progress, &mut *context.stages);
     let fixed = Pins::parse(&arguments.pipeline.pins)?.of_operations()?;
     let wanted = Wanted { runtime: arguments.runtime, ..arguments.target.wanted() };
-    let mut made = None;
     let offered = decisions(arguments);
     for (number, decisions) in offered.iter().enumerate() {
         let observe = &mut |stage, made: &dyn std::fmt::Display| stages.observe(stage, made);
@@ -99,30 +127,29 @@ fn planned(arguments: &PlanArguments, context: &mut Context<'_, '_>) -> Result<S
         let prepared = prepared.fixing(fixed.clone())?;
         for stage in [Stage::Raise, Stage::Train] {
             if stages.stops_after(stage) {
-                return Ok(stopped(stage));
+                return Ok(Err(stage));
             }
         }
         let observe = &mut |stage, made: &dyn std::fmt::Display| stages.observe(stage, made);
-        match compile::planned(&prepared, &imported, &machine, &wanted, observe, progress) {
-            Ok(chosen) => {
-                made = Some((prepared, chosen));
-                break;
-            }
+        match compile::planned(&prepared, imported, machine, &wanted, observe, progress) {
+            Ok(chosen) => return Ok(Ok((prepared, chosen))),
             // What computes more again may fit.
             Err(Failure::Input(_)) if number + 1 < offered.len() => {}
             Err(failure) => return Err(failure),
         }
     }
-    let (prepared, chosen) = made.ok_or_else(|| Failure::internal("plan", "nothing was offered"))?;
-    if let Some(recipe) = &chosen.plan.recipe {
-        progress.say("deriving the step again");
-        derived::confirm(&arguments.output, &chosen.plan, recipe, &imported.file)?;
-    }
-    plan_file::write(&arguments.output, &chosen.plan)?;
-    if stages.stops_after(Stage::Plan) {
-        return Ok(stopped(Stage::Plan));
-    }
-    let throughput = throughput::of_plan(&chosen.plan, chosen.plan.seconds(), Some(&cluster));
+    Err(Failure::internal("plan", "nothing was offered"))
+}
+
+/// What is said of a plan that was made.
+fn said(
+    arguments: &PlanArguments,
+    imported: &Imported,
+    (prepared, chosen): &Made,
+    cluster: &Cluster,
+    context: &Context<'_, '_>,
+) -> Result<Said, Failure> {
+    let throughput = throughput::of_plan(&chosen.plan, chosen.plan.seconds(), Some(cluster));
     let mut json = summary_json(&chosen.plan, throughput.as_ref());
     let mut weights = Vec::new();
     if let Some(recipe) = &chosen.plan.recipe {
@@ -132,7 +159,7 @@ fn planned(arguments: &PlanArguments, context: &mut Context<'_, '_>) -> Result<S
         json["parameters"] = of_step.json();
     }
     let mut text = summary(&chosen.plan, &chosen.seconds(), &weights, throughput.as_ref());
-    for line in kept(&prepared, &chosen.plan) {
+    for line in kept(prepared, &chosen.plan) {
         let _ = writeln!(text, "{line}");
     }
     let found = Found::of([&prepared.graph]).after(&imported.warnings);
@@ -141,7 +168,7 @@ fn planned(arguments: &PlanArguments, context: &mut Context<'_, '_>) -> Result<S
     }
     let told = (Job::of_plan(&chosen.plan), arguments.runtime);
     let of = Of { model: Some(arguments.model()), work: &throughput::work(&chosen.plan) };
-    say_expected(told, (&cluster, of), &mut text, &mut json);
+    say_expected(told, (cluster, of), &mut text, &mut json);
     let _ = writeln!(text, "plan written to {}", arguments.output.display());
     found.say(&mut json, &|words| context.warn(words));
     Ok(Said { text, json })

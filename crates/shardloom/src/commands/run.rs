@@ -1,12 +1,11 @@
 //! `run`: a model or a plan to its outputs.
 
-pub(super) mod expected; // outputs beside those that the inputs' file has
-
 use std::collections::BTreeMap;
 use std::fmt::Write as _;
 
 use cost_models::quantity;
 use driver::compile::{self, Chosen};
+use driver::expected::{self, Compared, Expected};
 use driver::pipeline::{self, Stage};
 use files::Failure;
 use files::given::{self, Given};
@@ -19,7 +18,6 @@ use report::summary::{summary, summary_json};
 use report::throughput;
 
 use ::plan::{Control, Plan};
-use expected::{Compared, Expected};
 use kernels::Array;
 use lower::Program;
 use serde_json::{Value, json};

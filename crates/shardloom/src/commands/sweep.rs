@@ -1,38 +1,16 @@
 //! `sweep`: the cheapest pipelines on clusters that differ in one thing.
 
 use std::collections::BTreeSet;
-use std::fmt::Write as _;
 
-use cost_models::quantity;
-use cost_models::throughput::Throughput;
-use driver::pipeline::cluster::Answer;
 use files::Failure;
 use files::{machine, model_file, written};
-use report::plot::{Across, Line, Panel, Scale, Stroke, svg};
+use report::sweep::{Point, What, drawn, object, parsed, shown, table, text};
 use report::throughput;
-use serde_json::{Value, json};
+use serde_json::Value;
 
 use super::pipeline::{answer, examples, found_in};
 use super::{Context, Said};
 use crate::arguments::SweepArguments;
-
-/// What changes.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum What {
-    Devices,
-    Batch,
-    Memory,
-}
-
-/// A plan of the sweep.
-struct Point {
-    /// What was given: devices, examples, or bytes.
-    at: u64,
-    devices: u64,
-    found: Result<Answer, Failure>,
-    /// How fast what was found is.
-    throughput: Option<Throughput>,
-}
 
 /// Plans a model several times.
 pub(super) fn sweep(arguments: &SweepArguments, context: &mut Context<'_, '_>) -> Result<Said, Failure> {
@@ -87,150 +65,4 @@ pub(super) fn sweep(arguments: &SweepArguments, context: &mut Context<'_, '_>) -
     };
     let json: Vec<Value> = points.iter().map(object).collect();
     Ok(Said { text: text(what, &points), json: Value::Array(json) })
-}
-
-fn parsed(over: &str) -> Result<(What, Vec<u64>), Failure> {
-    let wrong = || {
-        Failure::Usage(format!(
-            "`--over {over}` is no sweep, expected devices=64,128 or batch=256,512 or memory=40GB,80GB"
-        ))
-    };
-    let (what, values) = over.split_once('=').ok_or_else(wrong)?;
-    let what = match what {
-        "devices" => What::Devices,
-        "batch" => What::Batch,
-        "memory" => What::Memory,
-        _ => return Err(wrong()),
-    };
-    let value = |text: &str| match what {
-        What::Memory => quantity::parse_bytes(text).ok(),
-        _ => text.parse().ok().filter(|&it: &u64| it > 0),
-    };
-    let values: Option<Vec<u64>> = values.split(',').map(value).collect();
-    Ok((what, values.ok_or_else(wrong)?))
-}
-
-fn shown(what: What, at: u64) -> String {
-    match what {
-        What::Memory => quantity::bytes(at),
-        _ => at.to_string(),
-    }
-}
-
-/// What the fullest device of a pipeline holds (bytes).
-fn held(answer: &Answer) -> u64 {
-    let group = |memory: &Vec<plan::Holding>| memory.iter().map(|it| it.bytes).sum::<u64>();
-    answer.pipeline.memory.iter().map(group).max().unwrap_or(0)
-}
-
-fn text(what: What, points: &[Point]) -> String {
-    let mut text = String::new();
-    for point in points {
-        let words = match &point.found {
-            Ok(answer) => format!(
-                "{} a step, {}{} on the fullest of {} devices; {}, {}",
-                quantity::seconds(answer.pipeline.seconds()),
-                point
-                    .throughput
-                    .iter()
-                    .flat_map(Throughput::lines)
-                    .map(|(_, words)| words + ", ")
-                    .collect::<String>(),
-                quantity::bytes(held(answer)),
-                point.devices,
-                answer.chosen,
-                answer.kind.name()
-            ),
-            Err(failure) => failure.to_string(),
-        };
-        // Writing to a string does not fail.
-        let _ = writeln!(text, "{:<10} {words}", shown(what, point.at));
-    }
-    text
-}
-
-/// The name of what changes, as a column.
-fn column(what: What) -> &'static str {
-    match what {
-        What::Devices => "devices",
-        What::Batch => "batch",
-        What::Memory => "memory_bytes",
-    }
-}
-
-fn table(what: What, points: &[Point]) -> String {
-    let mut text = format!(
-        "{},step_seconds,held_bytes,groups,mesh,microbatches,recompute,schedule,tokens_per_second,tflops_per_device,mfu\n",
-        column(what)
-    );
-    for point in points {
-        let _ = match &point.found {
-            Ok(answer) => writeln!(
-                text,
-                "{},{},{},{},{},{},{},{},{},{},{}",
-                point.at,
-                answer.pipeline.seconds(),
-                held(answer),
-                answer.chosen.meshes.len(),
-                answer.chosen.sizes(),
-                answer.chosen.micro_batches,
-                answer.chosen.recompute,
-                answer.kind.name(),
-                cell(point.throughput.as_ref().and_then(Throughput::tokens_per_second)),
-                cell(point.throughput.as_ref().map(Throughput::tflops_per_device)),
-                cell(point.throughput.as_ref().and_then(Throughput::mfu))
-            ),
-            Err(_) => writeln!(text, "{},,,,,,,,,,", point.at),
-        };
-    }
-    text
-}
-
-/// A number as a field of a table, empty if there is none.
-fn cell(number: Option<f64>) -> String {
-    number.map_or_else(String::new, |it| it.to_string())
-}
-
-fn object(what: What, point: &Point) -> Value {
-    let mut object = match &point.found {
-        Ok(answer) => json!({
-            column(what): point.at,
-            "step_seconds": answer.pipeline.seconds(),
-            "held_bytes": held(answer),
-            "groups": answer.chosen.meshes.len(),
-            "mesh": answer.chosen.sizes(),
-            "microbatches": answer.chosen.micro_batches,
-            "recompute": answer.chosen.recompute.to_string(),
-            "schedule": answer.kind.name(),
-        }),
-        Err(failure) => json!({ column(what): point.at, "refused": failure.to_string() }),
-    };
-    throughput::add(point.throughput.as_ref(), &mut object);
-    object
-}
-
-/// Step times and memory, one point after another; what was refused is 0.
-fn drawn(what: What, points: &[Point]) -> String {
-    let line = |title: &str, height: &dyn Fn(&Answer) -> f64| Line {
-        title: title.to_owned(),
-        stroke: Stroke::Fine,
-        heights: points.iter().map(|point| point.found.as_ref().map_or(0.0, height)).collect(),
-    };
-    let panel = |title, lines| Panel { title, scale: Scale::Linear, lines };
-    let names: Vec<String> = points.iter().map(|point| shown(what, point.at)).collect();
-    let title = match what {
-        What::Devices => "devices",
-        What::Batch => "examples of a step",
-        What::Memory => "memory of a device",
-    };
-    svg(
-        Across { title, names: &names },
-        &[
-            panel("step (s)", vec![line("predicted", &|answer| answer.pipeline.seconds())]),
-            panel(
-                "fullest device (GB)",
-                vec![line("held", &|answer| cost_models::units::exact(held(answer)) / 1e9)],
-            ),
-        ],
-    )
 }

@@ -17,7 +17,6 @@ use validate::{goals, page};
 
 use super::{Context, Said};
 use crate::arguments::ValidateArguments;
-use crate::validate::local;
 
 /// How many of the worst rows are shown.
 const WORST: usize = 10;
@@ -31,7 +30,11 @@ pub(crate) fn validate(
         written::possible(report)?;
     }
     if arguments.local {
-        return local::local(arguments, context);
+        let ValidateArguments { machine, ledger, steps, rounds, .. } = arguments.clone();
+        let report = bench::local(&bench::Local { machine, ledger, steps, rounds }, &|what| {
+            context.progress.say(what)
+        })?;
+        return Ok(Said { text: report.text, json: Value::Array(report.lines) });
     }
     if let Some(folder) = &arguments.ops {
         return ops::ops(folder, arguments, context);

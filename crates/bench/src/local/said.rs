@@ -106,8 +106,8 @@ impl Trials {
     }
 
     /// An object for each plan.
-    pub(super) fn json(&self) -> Value {
-        Value::Array(self.trials.iter().map(plan).collect())
+    pub(super) fn lines(&self) -> Vec<Value> {
+        self.trials.iter().map(plan).collect()
     }
 }
 

@@ -10,7 +10,7 @@ mod trial; // one plan, priced and run
 mod calm; // how calm the machine is
 mod said; // what is said of it
 
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
 use autoparallel::otherwise::Manner;
 use calibrate as measure;
@@ -23,8 +23,7 @@ use files::machine;
 use model_zoo::folder::Writer;
 use model_zoo::gpt2::{self, Size, Start};
 
-use crate::arguments::ValidateArguments;
-use crate::commands::{Context, Said};
+use crate::Report;
 use calm::Calm;
 use said::Trials;
 use trial::{Running, Trial, Way};
@@ -62,31 +61,46 @@ const WAYS: [(u64, Way); 5] = [
 /// How many calm rounds of each plan are enough.
 const ENOUGH: usize = 3;
 
-/// Prices and runs all plans of all models, by the machine file that is named or by one that is measured
-/// now.
-pub(crate) fn local(arguments: &ValidateArguments, context: &mut Context<'_, '_>) -> Result<Said, Failure> {
-    let progress = context.progress;
-    let machine = match &arguments.machine {
+/// How plans are run.
+#[derive(Clone, Debug)]
+pub struct Local {
+    /// The machine file by whose prices they are planned; without it one that is measured now.
+    pub machine: Option<PathBuf>,
+    /// Where the results are appended.
+    pub ledger: Option<PathBuf>,
+    /// How often each plan is run in a round.
+    pub steps: u32,
+    /// How many rounds there are at most for the plans of a model.
+    pub rounds: u32,
+}
+
+/// Prices and runs all plans of all models: one object for each of them.
+///
+/// # Errors
+///
+/// If a plan cannot be made or run, or a file be read or written.
+pub fn local(options: &Local, say: &dyn Fn(String)) -> Result<Report, Failure> {
+    let machine = match &options.machine {
         Some(path) => machine::named(&path.display().to_string(), Some(1))?,
-        None => measured_now(&|what| progress.say(what))?,
+        None => measured_now(say)?,
     };
     let (mut trials, mut calm) = (Vec::new(), Calm::new(&machine)?);
     let before = Ticks::now();
     for shape in &SHAPES {
         let folder = Folder::new("validate", None)?;
-        progress.say(format!("writing {}", name(shape)));
+        say(format!("writing {}", name(shape)));
         let path = Writer::large(&folder.path)
             .and_then(|writer| gpt2::write(writer, shape.size, Start::Alike, 0))
             .map_err(|error| Failure::unwritten(&folder.path, &error))?;
-        let tried = tried(&path, shape, &machine, arguments, &mut calm, &|what| progress.say(what))?;
+        let tried = tried(&path, shape, &machine, options, &mut calm, say)?;
         trials.extend(tried.into_iter().map(|trial| (name(shape), trial)));
     }
     let others = before.zip(Ticks::now()).map(|(before, after)| after.others_since(before));
     let trials = Trials { trials, calm, others };
-    if let Some(path) = &arguments.ledger {
-        bench::append(path, &[trials.line()])?;
+    if let Some(path) = &options.ledger {
+        crate::append(path, &[trials.line()])?;
     }
-    Ok(Said { text: trials.text(), json: trials.json() })
+    Ok(Report { text: trials.text(), lines: trials.lines() })
 }
 
 /// Runs all plans of a model.
@@ -94,7 +108,7 @@ fn tried(
     path: &Path,
     shape: &Shape,
     machine: &Machine,
-    arguments: &ValidateArguments,
+    options: &Local,
     calm: &mut Calm,
     say: &dyn Fn(String),
 ) -> Result<Vec<Trial>, Failure> {
@@ -104,10 +118,10 @@ fn tried(
         say(format!("{} on {ranks} ranks", name(shape)));
         running.extend(Running::new(path, &dims, machine, ranks, way)?);
     }
-    for round in 0..arguments.rounds {
+    for round in 0..options.rounds {
         say(format!("{}: round {}", name(shape), round + 1));
         for plan in &mut running {
-            plan.round(arguments.steps, calm)?;
+            plan.round(options.steps, calm)?;
         }
         if running.iter().all(|plan| plan.calm(calm) >= ENOUGH) {
             break;

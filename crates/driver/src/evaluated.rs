@@ -3,7 +3,6 @@
 use std::collections::BTreeMap;
 use std::path::Path;
 
-use ::plan::Control;
 use files::Failure;
 use files::given::{self, Given};
 use files::inputs;
@@ -11,10 +10,11 @@ use files::model_file::ModelFile;
 use import::ImportError;
 use kernels::Array;
 use lower::Program;
+use plan::Control;
 use planner_ir::{Graph, Source, State, StateKind, Type};
 use run::RunError;
 
-use super::super::run::expected::{self, Compared, Expected, allowed, compared};
+use crate::expected::{self, Compared, Expected, allowed, compared};
 
 /// How far outputs may be from each other at least, in parts of the largest number: operations are raised
 /// to others that round differently. Where numbers are of 16 bits or fewer it is what these allow.
@@ -30,16 +30,19 @@ const RATE: f32 = 1e-3;
 type Arrays = BTreeMap<String, Array>;
 
 /// What is evaluated, and on what.
-pub(super) struct Evaluated<'a> {
-    pub(super) path: &'a Path,
+pub struct Evaluated<'a> {
+    /// The file of the plan, which messages name.
+    pub path: &'a Path,
     /// The whole program.
-    pub(super) graph: &'a Graph,
+    pub graph: &'a Graph,
     /// What is part of the program of the model's inputs.
-    pub(super) controls: &'a [Control],
-    pub(super) file: &'a ModelFile,
-    pub(super) programs: &'a [Program],
+    pub controls: &'a [Control],
+    /// The model.
+    pub file: &'a ModelFile,
+    /// The programs of all ranks.
+    pub programs: &'a [Program],
     /// A file of inputs, instead of made ones.
-    pub(super) inputs: Option<&'a Path>,
+    pub inputs: Option<&'a Path>,
 }
 
 /// Inputs, and what they are.
@@ -56,7 +59,7 @@ impl Evaluated<'_> {
     }
 
     /// Evaluates the model, imported again, the plan's program on one rank, and its programs on all.
-    pub(super) fn outputs(&self, imported: Result<Graph, ImportError>) -> Result<Vec<String>, Failure> {
+    pub fn outputs(&self, imported: Result<Graph, ImportError>) -> Result<Vec<String>, Failure> {
         let (graph, file) = (self.graph, self.file);
         let imported = match imported {
             Ok(imported) => imported,
@@ -133,7 +136,7 @@ impl Evaluated<'_> {
     }
 
     /// Makes one step on one rank and on all of them: losses and gradients, or parameters after it.
-    pub(super) fn step(&self) -> Result<Vec<String>, Failure> {
+    pub fn step(&self) -> Result<Vec<String>, Failure> {
         let graph = self.graph;
         let training = graph.training.as_ref();
         let training = training.ok_or_else(|| self.refused("its program is no training step"))?;

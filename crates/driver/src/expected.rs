@@ -9,32 +9,35 @@ use kernels::Array;
 use planner_ir::{DType, Graph, Op, Type};
 
 /// An output beside what was expected.
-pub(in crate::commands) struct Compared {
-    pub(in crate::commands) name: String,
+#[derive(Clone, Debug)]
+pub struct Compared {
+    /// Its name.
+    pub name: String,
     /// How far it is off; nothing if there is no such output, or it has another shape.
-    pub(in crate::commands) found: Option<Distance>,
+    pub found: Option<Distance>,
     /// How far it may be off, as a part of the largest number expected.
     allowed: f64,
 }
 
 /// How far an output is from what was expected.
-#[derive(Clone, Copy)]
-pub(in crate::commands) struct Distance {
+#[derive(Clone, Copy, Debug)]
+pub struct Distance {
     /// The largest difference.
-    pub(in crate::commands) apart: f64,
+    pub apart: f64,
     /// The largest number expected.
     largest: f64,
 }
 
 /// What is expected of an output.
-pub(in crate::commands) struct Expected {
+#[derive(Clone, Debug)]
+pub struct Expected {
     name: String,
     /// The elements; nothing if the program has no such output, or one of another shape.
     array: Option<Array>,
 }
 
 /// What is expected of outputs, read where a program has them.
-pub(in crate::commands) fn read(graph: &Graph, given: Option<&Given>) -> Result<Vec<Expected>, Failure> {
+pub fn read(graph: &Graph, given: Option<&Given>) -> Result<Vec<Expected>, Failure> {
     let has = |name: &str, type_: &Type| {
         let found = graph.outputs.iter().find(|output| output.name == name);
         found.is_some_and(|output| graph.value(output.value).type_.shape == type_.shape)
@@ -48,11 +51,7 @@ pub(in crate::commands) fn read(graph: &Graph, given: Option<&Given>) -> Result<
 }
 
 /// Each output of which something is expected.
-pub(in crate::commands) fn compared(
-    graph: &Graph,
-    expected: &[Expected],
-    outputs: &BTreeMap<String, Array>,
-) -> Vec<Compared> {
+pub fn compared(graph: &Graph, expected: &[Expected], outputs: &BTreeMap<String, Array>) -> Vec<Compared> {
     let allowed = allowed(graph);
     let compared = |Expected { name, array }: &Expected| Compared {
         name: name.clone(),
@@ -64,7 +63,7 @@ pub(in crate::commands) fn compared(
 
 /// How far outputs may be off that are rounded otherwise, as a part of the largest number: what
 /// rounding does in some layers of the narrowest type that there is.
-pub(in crate::commands) fn allowed(graph: &Graph) -> f64 {
+pub fn allowed(graph: &Graph) -> f64 {
     let has = |dtype: DType| graph.values.iter().any(|value| value.type_.dtype == dtype);
     match () {
         // Others round activations to 8 bits before products with quantised weights.
@@ -95,7 +94,7 @@ fn distance(found: &Array, expected: &Array) -> Option<Distance> {
 
 impl Compared {
     /// What is wrong with it, if anything is.
-    pub(in crate::commands) fn complaint(&self) -> Option<String> {
+    pub fn complaint(&self) -> Option<String> {
         let Some(Distance { apart, largest }) = self.found else {
             return Some(format!("expects {self}"));
         };

@@ -1,4 +1,0 @@
-//! Plans that are run on this machine, beside their prices.
-
-/// Plans of this machine, run.
-pub(crate) mod local;
