@@ -47,7 +47,11 @@ pub(crate) fn files(strategy: &Strategy, model: &Model, job: &Job<'_>) -> Vec<Fi
     files
 }
 
-fn module(strategy: &Strategy, model: &Model, schedule: Option<&'static str>) -> String {
+/// A field of a configuration and its value, as they stand in a module.
+type Field = (&'static str, String);
+
+/// In which ways the model is split.
+fn parallelism(strategy: &Strategy, schedule: Option<&'static str>) -> Vec<Field> {
     let replicated = if strategy.zero == 0 { strategy.data } else { strategy.data / strategy.sharded };
     let mut parallelism = vec![
         ("data_parallel_replicate_degree", replicated.to_string()),
@@ -64,21 +68,22 @@ fn module(strategy: &Strategy, model: &Model, schedule: Option<&'static str>) ->
     say("context_parallel_degree", strategy.context.to_string());
     say("expert_parallel_degree", strategy.experts.to_string());
     say("pipeline_parallel_degree", strategy.pipeline.to_string());
-    let mut path = "";
     if strategy.pipeline > 1 {
         say("module_fqns_per_model_part", parts(&strategy.layers));
         match schedule {
             Some(name) => say("pipeline_parallel_schedule", quoted(name)),
-            None => {
-                path = "from pathlib import Path\n\n";
-                say(
-                    "pipeline_parallel_schedule_csv",
-                    format!("str(Path(__file__).with_name(\"{SCHEDULE}\"))"),
-                );
-            }
+            None => say(
+                "pipeline_parallel_schedule_csv",
+                format!("str(Path(__file__).with_name(\"{SCHEDULE}\"))"),
+            ),
         }
         say("pipeline_parallel_microbatch_size", strategy.micro_batch.to_string());
     }
+    parallelism
+}
+
+/// What is trained on, and in which numbers.
+fn training(strategy: &Strategy, model: &Model) -> Vec<Field> {
     // Micro-batches of a pipeline are of one batch of its schedule, others are accumulated.
     let local = if strategy.pipeline > 1 {
         strategy.micro_batch * strategy.micro_batches
@@ -96,6 +101,12 @@ fn module(strategy: &Strategy, model: &Model, schedule: Option<&'static str>) ->
         training.push(("dtype", quoted("bfloat16")));
     }
     training.push(("mixed_precision_param", quoted(if bf16 { "bfloat16" } else { "float32" })));
+    training
+}
+
+fn module(strategy: &Strategy, model: &Model, schedule: Option<&'static str>) -> String {
+    // Where no schedule of theirs is meant, it is in a file beside the module.
+    let path = if strategy.pipeline > 1 && schedule.is_none() { "from pathlib import Path\n\n" } else { "" };
     let again = match strategy.recompute {
         Again::Nothing => "None",
         Again::Selective => "SelectiveAC.Config()",
@@ -117,11 +128,11 @@ fn module(strategy: &Strategy, model: &Model, schedule: Option<&'static str>) ->
         strategy.layer_count(),
         strategy.devices,
     );
-    for (name, value) in parallelism {
+    for (name, value) in parallelism(strategy, schedule) {
         text += &format!("        {name}={value},\n");
     }
     text += "    )\n";
-    for (name, value) in training {
+    for (name, value) in training(strategy, model) {
         text += &format!("    config.training.{name} = {value}\n");
     }
     text += &format!("    config.activation_checkpoint = {again}\n    return config\n");

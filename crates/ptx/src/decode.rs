@@ -267,6 +267,20 @@ impl Names<'_> {
                 let from = [self.truth(from)?, Truth::Known(true)];
                 Some(Operation::Connect { connective: Connective::Xor, to: self.predicate(to)?, from })
             }
+            (["ld" | "st", ..], _) => self.memory(&parts, operands, used),
+            (["shfl", "sync", how, "b32"], [to, from, by, clamp, mask]) => {
+                self.shuffled(how, [to, from, by, clamp, mask])
+            }
+            (["cp", "async", rest @ ..], _) => self.copied(rest, operands),
+            (["ldmatrix" | "mma", ..], _) => self.matrices(&parts, operands),
+            (["cvt", rest @ ..], _) => self.computed(conversion(rest)?, operands),
+            _ => self.computed(function(name)?, operands),
+        }
+    }
+
+    /// What reads or writes memory.
+    fn memory(&self, parts: &[&str], operands: &[&str], used: Option<u64>) -> Option<Operation> {
+        match (parts, operands) {
             (["ld", "param", type_], [to, from]) => {
                 let inside = from.strip_prefix('[')?.strip_suffix(']')?;
                 let (name, behind) = inside.split_once('+').unwrap_or((inside, "0"));
@@ -294,24 +308,32 @@ impl Names<'_> {
                 (from.len() == count).then_some(())?;
                 Some(Operation::Store { space, from, element, address: self.address(address)? })
             }
-            (["shfl", "sync", how, "b32"], [to, from, by, clamp, mask]) => {
-                let (to, given) = to.split_once('|').map_or((*to, None), |(to, it)| (to, Some(it)));
-                let given = match given {
-                    Some(it) => Some(self.predicate(it)?),
-                    None => None,
-                };
-                let how = match *how {
-                    "bfly" => Shuffle::Differing,
-                    "idx" => Shuffle::Numbered,
-                    "down" => Shuffle::Above,
-                    "up" => Shuffle::Below,
-                    _ => return None,
-                };
-                let [from, by, clamp, mask] = [from, by, clamp, mask].map(|it| self.source(it));
-                let (to, from, by) = (self.register(to)?, from?, by?);
-                Some(Operation::Shuffle { how, to, given, from, by, clamp: clamp?, mask: mask? })
-            }
-            (["cp", "async", rest @ ..], _) => self.copied(rest, operands),
+            _ => None,
+        }
+    }
+
+    /// What lanes take from each other.
+    fn shuffled(&self, how: &str, [to, from, by, clamp, mask]: [&str; 5]) -> Option<Operation> {
+        let (to, given) = to.split_once('|').map_or((to, None), |(to, it)| (to, Some(it)));
+        let given = match given {
+            Some(it) => Some(self.predicate(it)?),
+            None => None,
+        };
+        let how = match how {
+            "bfly" => Shuffle::Differing,
+            "idx" => Shuffle::Numbered,
+            "down" => Shuffle::Above,
+            "up" => Shuffle::Below,
+            _ => return None,
+        };
+        let [from, by, clamp, mask] = [from, by, clamp, mask].map(|it| self.source(it));
+        let (to, from, by) = (self.register(to)?, from?, by?);
+        Some(Operation::Shuffle { how, to, given, from, by, clamp: clamp?, mask: mask? })
+    }
+
+    /// What a warp does to matrices.
+    fn matrices(&self, parts: &[&str], operands: &[&str]) -> Option<Operation> {
+        match (parts, operands) {
             (["ldmatrix", "sync", "aligned", "m8n8", "x4", rest @ ..], [to, address]) => {
                 let turned = match rest {
                     ["shared", "b16"] => false,
@@ -347,8 +369,7 @@ impl Names<'_> {
                     c: self.sources(c)?,
                 })
             }
-            (["cvt", rest @ ..], _) => self.computed(conversion(rest)?, operands),
-            _ => self.computed(function(name)?, operands),
+            _ => None,
         }
     }
 

@@ -64,14 +64,7 @@ impl Warp {
                 self.put(*to, &made, active);
             }
             Operation::Join { to, from } => {
-                let (mut made, mut start) = ([0; 32], 0);
-                for (source, width) in from {
-                    let part = self.values(*source, around);
-                    for lane in 0..32 {
-                        made[lane] |= (part[lane] & mask(*width)) << start;
-                    }
-                    start += width;
-                }
+                let made = self.joined(from, around);
                 self.put(*to, &made, active);
             }
             Operation::Split { to, from } => {
@@ -121,9 +114,38 @@ impl Warp {
                     self.copies.wait(lane, *but, around.shared, &now).map_err(|what| (lane, what))?;
                 }
             }
+            Operation::LoadMatrices { .. } | Operation::Multiply { .. } => {
+                return self.matrices(operation, active, around);
+            }
+            Operation::WarpBarrier { .. } => {
+                around.memory.era += 1;
+                self.era = around.memory.era;
+            }
+            // The block meets where warps are run, and lanes go where they are chosen.
+            Operation::Barrier | Operation::Fence | Operation::Branch { .. } | Operation::Exit => {}
+        }
+        Ok(())
+    }
+
+    /// Numbers of so many bits, one after another in one.
+    fn joined(&self, from: &[(Source, u32)], around: &Surroundings<'_>) -> Lanes {
+        let (mut made, mut start) = ([0; 32], 0);
+        for (source, width) in from {
+            let part = self.values(*source, around);
+            for lane in 0..32 {
+                made[lane] |= (part[lane] & mask(*width)) << start;
+            }
+            start += width;
+        }
+        made
+    }
+
+    /// What all lanes do to matrices together.
+    fn matrices(&mut self, operation: &Operation, active: u32, around: &mut Surroundings<'_>) -> Step {
+        self.whole(active)?;
+        match operation {
             Operation::LoadMatrices { to, address, turned } => {
                 let addresses = self.addresses(*address, around);
-                self.whole(active)?;
                 let mut rows = [[0; LONGEST]; 32];
                 for (lane, row) in rows.iter_mut().enumerate() {
                     let now = self.now(lane, around);
@@ -135,19 +157,13 @@ impl Warp {
                 }
             }
             Operation::Multiply { narrow, to, a, b, c } => {
-                self.whole(active)?;
                 let values = |it: Source| self.values(it, around);
                 let made = multiplied(*narrow, &a.map(values), &b.map(values), &c.map(values));
                 for (register, made) in to.iter().zip(&made) {
                     self.put(*register, made, active);
                 }
             }
-            Operation::WarpBarrier { .. } => {
-                around.memory.era += 1;
-                self.era = around.memory.era;
-            }
-            // The block meets where warps are run, and lanes go where they are chosen.
-            Operation::Barrier | Operation::Fence | Operation::Branch { .. } | Operation::Exit => {}
+            other => unreachable!("{other:?} is not of matrices"),
         }
         Ok(())
     }

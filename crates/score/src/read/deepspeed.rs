@@ -48,6 +48,23 @@ pub(super) fn read(read: &mut Read, mut given: Given, devices: Option<u64>) -> R
     if read.known("seq_length").is_none() {
         return Err(ReadError::Missing("how long an example is", "say it with --sequence TOKENS"));
     }
+    let (pp, data) = degrees(read, given, devices)?;
+    zero(read, given, pp)?;
+    batch(read, given, data)?;
+    let kept = given.flag("activation_checkpointing.enabled")?;
+    let again = kept.unwrap_or_else(|| given.has("activation_checkpointing.partition_activations"));
+    if !again {
+        read.take("recompute", "none; where the model's code asks for it, say `activation_checkpointing`");
+    }
+    read.set("recompute_granularity", if again { "full" } else { "none" })?;
+    precision(read, given)?;
+    read.set("attention_backend", "flash")?;
+    read.rest(std::mem::take(given), HARMLESS, TAKEN);
+    Ok(())
+}
+
+/// How many devices the model is split over in each way; how many stages there are, and how many replicas.
+fn degrees(read: &mut Read, given: &mut Given, devices: Option<u64>) -> Result<(u64, u64), ReadError> {
     let tp = given.positive("tensor_parallel.autotp_size")?;
     let tp = tp.or(given.positive("tensor_parallel.tp_size")?).unwrap_or(1);
     let stages = given.word("pipeline.stages")?;
@@ -80,6 +97,11 @@ pub(super) fn read(read: &mut Read, mut given: Given, devices: Option<u64>) -> R
     if experts {
         read.set("expert_tensor_parallel_size", 1_i64)?;
     }
+    Ok((pp, data))
+}
+
+/// What of gradients, states and weights is split over replicas.
+fn zero(read: &mut Read, given: &mut Given, pp: u64) -> Result<(), ReadError> {
     let stage = given.count("zero_optimization.stage")?.unwrap_or(0);
     if stage > 3 || (stage > 1 && pp > 1) {
         let expected = if pp > 1 { "0 or 1 with a pipeline" } else { "0, 1, 2 or 3" };
@@ -100,29 +122,21 @@ pub(super) fn read(read: &mut Read, mut given: Given, devices: Option<u64>) -> R
         );
     }
     // Left out, it is what DeepSpeed has for the stage: set for the third.
-    read.set("overlap_grad_reduce", overlap.unwrap_or(stage == 3) && pp == 1)?;
-    batch(read, given, data)?;
-    let kept = given.flag("activation_checkpointing.enabled")?;
-    let again = kept.unwrap_or_else(|| given.has("activation_checkpointing.partition_activations"));
-    if !again {
-        read.take("recompute", "none; where the model's code asks for it, say `activation_checkpointing`");
-    }
-    read.set("recompute_granularity", if again { "full" } else { "none" })?;
+    read.set("overlap_grad_reduce", overlap.unwrap_or(stage == 3) && pp == 1)
+}
+
+/// In which numbers products are.
+fn precision(read: &mut Read, given: &mut Given) -> Result<(), ReadError> {
     let bf16 = given.flag("bf16.enabled")?.or(given.flag("bfloat16.enabled")?) == Some(true);
     let fp16 = given.flag("fp16.enabled")? == Some(true);
     match (bf16, fp16) {
-        (true, false) => read.set("precision", "bf16")?,
-        (false, true) => read.set("precision", "fp16")?,
-        _ => {
-            return Err(ReadError::Missing(
-                "one of `bf16` and `fp16` that is enabled",
-                "add it: products of 32-bit numbers are not stated setups",
-            ));
-        }
+        (true, false) => read.set("precision", "bf16"),
+        (false, true) => read.set("precision", "fp16"),
+        _ => Err(ReadError::Missing(
+            "one of `bf16` and `fp16` that is enabled",
+            "add it: products of 32-bit numbers are not stated setups",
+        )),
     }
-    read.set("attention_backend", "flash")?;
-    read.rest(std::mem::take(given), HARMLESS, TAKEN);
-    Ok(())
 }
 
 /// Two of the batch, the micro-batch and how many there are say the third.

@@ -47,61 +47,87 @@ pub(super) fn model(read: &mut Read, text: &str) -> Result<(), ReadError> {
             known.join(", ")
         )));
     }
-    let count = |names: &[&str]| names.iter().find_map(|name| config.get(name).and_then(Value::as_u64));
-    let needed = |names: &[&str]| {
-        count(names).ok_or_else(|| {
-            ReadError::Model(format!("the model's configuration lacks `{}`, a whole number", names[0]))
-        })
-    };
-    let (hidden, heads) = (needed(&["hidden_size", "n_embd"])?, needed(&["num_attention_heads", "n_head"])?);
-    let layers = needed(&["num_hidden_layers", "n_layer"])?;
+    let config = &Config(config);
+    let (hidden, heads) =
+        (config.needed(&["hidden_size", "n_embd"])?, config.needed(&["num_attention_heads", "n_head"])?);
+    let layers = config.needed(&["num_hidden_layers", "n_layer"])?;
     read.set("hidden_size", integer(hidden))?;
     read.set("num_attention_heads", integer(heads))?;
-    read.set("vocab_size", integer(needed(&["vocab_size"])?))?;
+    read.set("vocab_size", integer(config.needed(&["vocab_size"])?))?;
     read.set("swiglu", gated)?;
     let ties = matches!(kind, "gemma" | "gemma2" | "gemma3" | "gemma3_text" | "gpt2" | "starcoder2");
-    let tied = config.get("tie_word_embeddings").and_then(Value::as_bool).unwrap_or(ties);
+    let tied = config.0.get("tie_word_embeddings").and_then(Value::as_bool).unwrap_or(ties);
     read.set("untie_embeddings_and_output_weights", !tied)?;
-    let wide = count(&["intermediate_size", "n_inner"]).unwrap_or(4 * hidden);
-    let experts = count(&["n_routed_experts", "num_local_experts", "num_experts"]).filter(|it| *it > 1);
-    let mut width = wide;
-    if let Some(experts) = experts {
-        width = count(&["moe_intermediate_size"]).unwrap_or(wide);
-        read.set("num_experts", integer(experts))?;
-        read.set("moe_router_topk", integer(needed(&["num_experts_per_tok", "experts_per_token"])?))?;
-        let shared = count(&["n_shared_experts"]).map(|it| it * width);
-        let shared = count(&["shared_expert_intermediate_size"]).or(shared).filter(|it| *it > 0);
-        read.count("moe_shared_expert_intermediate_size", shared)?;
-        if let Some(dense) = count(&["first_k_dense_replace"]).filter(|it| *it > 0) {
-            read.take(format!("first_k_dense_replace {dense}"), "layers with experts, like the others");
-        }
-    }
+    let wide = config.count(&["intermediate_size", "n_inner"]).unwrap_or(4 * hidden);
+    let width = experts(read, config, wide)?;
     read.set("ffn_hidden_size", integer(width))?;
-    if let Some(rank) = count(&["kv_lora_rank"]) {
-        read.set("kv_lora_rank", integer(rank))?;
-        let query = count(&["q_lora_rank"]);
-        if query.is_none() {
-            read.take("no q_lora_rank", "queries made of a vector as long as a token's");
-        }
-        read.set("q_lora_rank", integer(query.unwrap_or(hidden)))?;
-        read.set("kv_channels", integer(needed(&["qk_nope_head_dim"])?))?;
-        read.set("qk_pos_emb_head_dim", integer(needed(&["qk_rope_head_dim"])?))?;
-        read.set("v_head_dim", integer(needed(&["v_head_dim"])?))?;
-        read.set("num_query_groups", integer(heads))?;
-    } else {
-        read.set("num_query_groups", integer(count(&["num_key_value_heads"]).unwrap_or(heads)))?;
-        read.set("kv_channels", integer(count(&["head_dim"]).unwrap_or(hidden / heads.max(1))))?;
-    }
-    if let Some(window) = count(&["sliding_window"])
-        && config.get("use_sliding_window") != Some(&Value::Bool(false))
+    attention(read, config, [hidden, heads])?;
+    if let Some(window) = config.count(&["sliding_window"])
+        && config.0.get("use_sliding_window") != Some(&Value::Bool(false))
     {
         read.take(format!("sliding_window {window}"), "attention over all tokens");
     }
-    if let Some(further) = count(&["num_nextn_predict_layers"]).filter(|it| *it > 0) {
+    if let Some(further) = config.count(&["num_nextn_predict_layers"]).filter(|it| *it > 0) {
         read.take(
             format!("num_nextn_predict_layers {further}"),
             "not trained, unless the arguments say that they are",
         );
     }
     read.set("num_layers", integer(layers))
+}
+
+/// A configuration of transformers.
+struct Config<'a>(&'a Value);
+
+impl Config<'_> {
+    /// A whole number by the first of its names that is there.
+    fn count(&self, names: &[&str]) -> Option<u64> {
+        names.iter().find_map(|name| self.0.get(name).and_then(Value::as_u64))
+    }
+
+    /// One that has to be there.
+    fn needed(&self, names: &[&str]) -> Result<u64, ReadError> {
+        self.count(names).ok_or_else(|| {
+            ReadError::Model(format!("the model's configuration lacks `{}`, a whole number", names[0]))
+        })
+    }
+}
+
+/// Sets the keys of experts; how wide the feed-forward part is, of one expert if there are some.
+fn experts(read: &mut Read, config: &Config<'_>, wide: u64) -> Result<u64, ReadError> {
+    let experts =
+        config.count(&["n_routed_experts", "num_local_experts", "num_experts"]).filter(|it| *it > 1);
+    let mut width = wide;
+    if let Some(experts) = experts {
+        width = config.count(&["moe_intermediate_size"]).unwrap_or(wide);
+        read.set("num_experts", integer(experts))?;
+        read.set("moe_router_topk", integer(config.needed(&["num_experts_per_tok", "experts_per_token"])?))?;
+        let shared = config.count(&["n_shared_experts"]).map(|it| it * width);
+        let shared = config.count(&["shared_expert_intermediate_size"]).or(shared).filter(|it| *it > 0);
+        read.count("moe_shared_expert_intermediate_size", shared)?;
+        if let Some(dense) = config.count(&["first_k_dense_replace"]).filter(|it| *it > 0) {
+            read.take(format!("first_k_dense_replace {dense}"), "layers with experts, like the others");
+        }
+    }
+    Ok(width)
+}
+
+/// Sets the keys of the heads of attention.
+fn attention(read: &mut Read, config: &Config<'_>, [hidden, heads]: [u64; 2]) -> Result<(), ReadError> {
+    if let Some(rank) = config.count(&["kv_lora_rank"]) {
+        read.set("kv_lora_rank", integer(rank))?;
+        let query = config.count(&["q_lora_rank"]);
+        if query.is_none() {
+            read.take("no q_lora_rank", "queries made of a vector as long as a token's");
+        }
+        read.set("q_lora_rank", integer(query.unwrap_or(hidden)))?;
+        read.set("kv_channels", integer(config.needed(&["qk_nope_head_dim"])?))?;
+        read.set("qk_pos_emb_head_dim", integer(config.needed(&["qk_rope_head_dim"])?))?;
+        read.set("v_head_dim", integer(config.needed(&["v_head_dim"])?))?;
+        read.set("num_query_groups", integer(heads))?;
+    } else {
+        read.set("num_query_groups", integer(config.count(&["num_key_value_heads"]).unwrap_or(heads)))?;
+        read.set("kv_channels", integer(config.count(&["head_dim"]).unwrap_or(hidden / heads.max(1))))?;
+    }
+    Ok(())
 }
