@@ -110,7 +110,7 @@ fn a_text_is_learnt_alike_on_one_rank_and_on_four() {
     let text = concat!(env!("CARGO_MANIFEST_DIR"), "/texts/constitution.txt");
     let folder = std::env::temp_dir().join(format!("shardloom-it-training-{}", std::process::id()));
     let (keep, plot) = (folder.display().to_string(), folder.join("curve.svg").display().to_string());
-    let size = ["--layers", "2", "--hidden", "32", "--heads", "2", "--sequence", "48", "--batch", "24"];
+    let size = ["--layers", "2", "--hidden", "32", "--heads", "2", "--sequence", "48", "--batch", "8"];
     let rest = ["--steps", "40", "--warm-up", "20", "--lr", "3e-3", "--keep", &keep, "--plot", &plot];
     let lines = bench(&[&["training", "--text", text][..], &size, &rest].concat());
     let losses = |line: &Value| -> Vec<f64> {

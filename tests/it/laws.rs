@@ -1,6 +1,6 @@
 //! What holds of all plans, tried on random programs of repeated layers, meshes, prices and memories.
 //!
-//! `LAWS=N` tries N programs with each law instead of those that take a few seconds.
+//! `LAWS=N` tries N programs with each law instead of those that take a few seconds, or those of the long tier.
 
 mod programs; // random programs of repeated layers
 mod written; // plans that are written otherwise
@@ -15,10 +15,14 @@ use search::{Fixed, MachinePrices, PlanError, Prices, Work};
 
 use crate::corpus::forced::chance;
 use crate::corpus::{check_bytes, expect_none, machine};
+use crate::tier::is_long;
 use programs::{Dice, Program};
 
-/// How many programs are tried where each takes some tens of milliseconds, and where it takes fewer.
+/// How many programs the long tier tries where each takes some tens of milliseconds, and where it takes fewer.
 const PROGRAMS: [u64; 2] = [100, 200];
+
+/// Of how many of them the gate tries one.
+const OF: u64 = 4;
 
 /// Meshes of one to three axes, of up to 12 ranks.
 const MESHES: [&str; 19] = [
@@ -51,6 +55,7 @@ impl Prices for Any {
 
 /// For each of so many seeds, what is found to be wrong.
 fn each(programs: u64, wrong: impl Fn(&mut Dice) -> Result<(), String>) {
+    let programs = if is_long() { programs } else { programs / OF };
     let programs = std::env::var("LAWS").ok().map_or(programs, |it| it.parse().unwrap());
     let tried = (0..programs).filter_map(|seed| {
         let found = wrong(&mut Dice::new(seed));

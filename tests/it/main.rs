@@ -48,6 +48,8 @@ mod simgrid; // programs in another simulator
 mod training; // training steps of real models
 #[cfg(test)]
 mod tidy; // the rules that the repository itself obeys
+#[cfg(test)]
+mod tier; // which tests run
 
 /// As the program has it: searches make and leave many small tables.
 #[cfg(test)]

@@ -8,6 +8,7 @@ use serde_json::Value;
 
 use super::{Folder, fails, works};
 use crate::tidy::root;
+use crate::tier::first;
 
 /// Plans of the small model, with so many examples in a step.
 fn arguments(command: &str, examples: &str, more: &[&str]) -> Vec<String> {
@@ -88,7 +89,7 @@ fn a_thorough_search_is_no_worse() {
     let folder = Folder::new("thorough");
     let path = folder.path("p.json");
     let mut closer = 0;
-    for machine in ["cpu-4x", "a100-80g-8x", "h100-80g-32x"] {
+    for machine in first(2, &["cpu-4x", "a100-80g-8x", "h100-80g-32x"]) {
         let found = |more: &[&str]| {
             let fixed = ["--stages", "auto", "--machine", machine, "-o", &path];
             works(&borrowed(&arguments("plan", "32", &[&fixed[..], more].concat())));
@@ -369,15 +370,15 @@ fn what_is_left_open_is_not_worse_than_what_is_pinned() {
         // Gathers of weights that run beside computing are what makes the whole cluster one group.
         (&large, "h100-80g-64x", "64", &[&whole]),
     ];
-    for (model, machine, examples, narrow) in cases {
+    for (model, machine, examples, narrow) in first(2, &cases) {
         let fixed = ["plan", "--mode", "train", "--stages", "auto", "--machine", machine, "-o", &path];
         let seconds = |more: &[&str]| {
-            works(&[&fixed[..], model, &["--global-batch", examples], more].concat());
+            works(&[&fixed[..], *model, &["--global-batch", examples], more].concat());
             let said: Value = serde_json::from_str(&works(&["--json", "explain", &path])).unwrap();
             said["seconds"].as_f64().unwrap()
         };
         let free = seconds(&[]);
-        for more in narrow {
+        for more in first(1, narrow) {
             let narrow = seconds(more);
             assert!(free <= 1.01 * narrow, "{machine}: {free} s, with {more:?} {narrow} s");
         }

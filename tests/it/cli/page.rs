@@ -24,7 +24,7 @@ fn a_page_says_what_the_commands_say() {
     let folder = Folder::new("page");
     let (plan, page) = (folder.path("plan.json"), folder.path("plan.html"));
     let to = ["-o", &plan, "--html", &page];
-    let text = works(&[&["plan", GPT2, "--machine", "cpu-4x", "--mesh", "2x2"][..], &DIMS, &to].concat());
+    let text = works(&[&["plan", GPT2, "--machine", "cpu-4x", "--mesh", "4"][..], &DIMS, &to].concat());
     assert!(text.ends_with(&format!("page       {page}\n")), "{text}");
     assert_eq!(said(&page)["limits"].as_array().unwrap().len(), 0, "searches are asked for");
     works(&["explain", &plan, "--alternatives", "--html", &page]);

@@ -15,6 +15,7 @@ use planner_ir::Op;
 
 use crate::cli::Folder;
 use crate::corpus::{expect_none, full};
+use crate::tier::one_of;
 
 /// What a floating-point contraction may take (FLOPs) whose results are computed by a thread each.
 const MOST: u64 = 1_000_000;
@@ -101,7 +102,7 @@ fn programs(path: &Path) -> Vec<Program> {
 #[test]
 fn plans_of_full_size_models_multiply_matrices() {
     let (mut faults, mut turned) = (Vec::new(), 0);
-    for path in &full::models() {
+    for path in one_of(3, &full::models()) {
         let title = full::title(path);
         faults.extend(crate::corpus::faults_of(&title, || {
             let program = &programs(path)[0];

@@ -13,6 +13,7 @@ use super::chosen::check_plan;
 use super::{expect_none, faults_of};
 use crate::corpus::forced::{Alike, IN_TIME, Uncovered, used};
 use crate::corpus::{check_bytes, machine};
+use crate::tier::is_long;
 
 /// What is planned: the model, the optimizer, what is done again, the micro-batches.
 const TRIALS: [(&str, Optimizer, Recompute, u64); 7] = [
@@ -175,16 +176,18 @@ fn check(mesh: &str, rounds: usize, [times, multiple]: [u64; 2], least: usize) {
 
 #[test]
 fn forced_steps_over_one_axis_train_as_one_device() {
-    check("2", 40, [1, 1], 250);
+    let [rounds, least] = if is_long() { [40, 250] } else { [8, 60] };
+    check("2", rounds, [1, 1], least);
 }
 
 #[test]
 fn forced_steps_over_two_axes_train_as_one_device() {
-    check("2x2", 12, [1, 1], 0);
+    check("2x2", if is_long() { 12 } else { 4 }, [1, 1], 0);
 }
 
 /// Of more than two ranks both neighbours are not one.
 #[test]
 fn forced_steps_over_four_ranks_train_as_one_device() {
-    check("4", 6, [2, 4], 160);
+    let [rounds, least] = if is_long() { [6, 160] } else { [2, 40] };
+    check("4", rounds, [2, 4], least);
 }
