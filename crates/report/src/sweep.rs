@@ -82,9 +82,11 @@ pub fn text(what: What, points: &[Point]) -> String {
             Ok(answer) => format!(
                 "{} a step, {}{} on the fullest of {} devices; {}, {}",
                 quantity::seconds(answer.pipeline.seconds()),
-                throughput::lines(point.throughput.as_ref(), 0)
+                point
+                    .throughput
                     .iter()
-                    .map(|line| format!("{line}, "))
+                    .flat_map(Throughput::lines)
+                    .map(|(_, words)| words + ", ")
                     .collect::<String>(),
                 quantity::bytes(held(answer)),
                 point.devices,
