@@ -11,7 +11,6 @@
 //! share. [`Chain::time`] and [`Chain::usage`] define what a choice costs, and [`Chain::flat`] is
 //! the same chain as one problem.
 
-mod block;
 mod flat;
 mod product;
 mod relax;
@@ -21,12 +20,21 @@ mod variants;
 pub use flat::Flat;
 pub use product::product;
 use relax::MOST_PAIRS;
-pub(crate) use relax::{Goal, Prices, Relaxation, Starts, Width};
+pub(crate) use relax::{Prices, Relaxation, Starts, Width};
 pub(crate) use segment::priced_costs;
 use variants::Interface;
 pub use variants::{Variant, unite};
 
 use crate::problem::{Problem, Proof, real_size};
+
+/// What a unit of cost is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub(crate) enum Goal {
+    /// Times count, and memory as it is priced.
+    Time,
+    /// Only memory counts, as it is priced; times only forbid.
+    Memory,
+}
 
 /// Segments in sequence, and values that all blocks use.
 #[derive(Clone, Debug, Default, PartialEq)]

@@ -3,6 +3,7 @@
 
 mod early; // what exchanges beside computing hold besides
 mod memory; // what a device holds
+mod saved; // less memory where that is too much
 
 use std::collections::BTreeMap;
 
@@ -16,9 +17,9 @@ use crate::prices::Prices;
 use crate::problem::real;
 use crate::section::{Repetition, Section};
 
-pub(crate) use early::early;
-pub use early::kept;
-pub(crate) use memory::{below_the_most, memory, slots};
+pub use early::{early, kept};
+pub use memory::memory;
+pub(crate) use saved::save;
 
 /// The parts of a plan that the choices decide.
 #[derive(Debug)]

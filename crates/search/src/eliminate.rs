@@ -24,7 +24,8 @@ use std::borrow::Cow;
 use std::sync::Arc;
 
 use crate::problem::{Edge, Problem, Proof, SearchError, Solution, Table};
-use factor::{Factor, Nodes};
+use factor::Nodes;
+use laid::Factor;
 
 /// The most entries that a table of an elimination may have.
 pub const MOST_ENTRIES: f64 = 67_108_864.0;

@@ -9,8 +9,7 @@ use plan::{Pin, is_called, partition_in_words};
 use planner_ir::{Graph, Mesh, Node, NodeId, Partition, Slots, Ways, parse_partition};
 use rewrite::Space;
 
-use crate::prepare::Cut;
-use crate::section::{Repetition, Section};
+use crate::section::{Cut, Repetition, Section};
 
 /// A partition that a user has fixed, in texts: what they mean depends on the mesh.
 #[derive(Clone, Debug, PartialEq, Eq)]

@@ -37,6 +37,7 @@ mod clocks;
 mod manner;
 mod assemble;
 mod compose;
+mod request;
 mod prepare;
 mod derive;
 mod offers;
@@ -45,17 +46,14 @@ mod priced;
 mod ruled;
 
 pub use bound::Trail;
-pub use compose::kept;
+pub use compose::{early, kept, memory as held};
 pub use fixed::{Fixed, FixedError, names};
 pub use fold::fold;
 pub use join::sections;
 pub use live::Live;
-pub use planner::{
-    Derive, Derived, Holds, Pinned, PlanError, Request, UNBOUNDED, counted, early, held, plan, plan_among,
-    takes, wanted,
-};
-pub use prepare::Cut;
+pub use planner::{Derive, Derived, plan, plan_among, takes, wanted};
 pub use priced::{mispriced, terms_differ, time_differs};
 pub use prices::{MachinePrices, Prices, Work};
+pub use request::{Holds, Pinned, PlanError, Request, UNBOUNDED, counted};
 pub use ruled::{OverExperts, Ruled, Rules};
-pub use section::{Repetition, Section, SharedValue, Sharing};
+pub use section::{Cut, Repetition, Section, SharedValue, Sharing};

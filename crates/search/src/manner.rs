@@ -11,11 +11,9 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use plan::{Assignment, Plan};
 use planner_ir::{Graph, Layout, Loops, Mesh, Node, NodeId, Partition, Type, ValueId, Ways};
 use rewrite::{Choice, Space};
 
-use crate::compose::{below_the_most, slots};
 use crate::prices::{Prices, Work};
 use crate::section::Section;
 
@@ -122,18 +120,4 @@ pub(crate) struct InPlace {
     pub(crate) partition: Partition,
     /// What it takes then, each time that it runs (seconds).
     pub(crate) seconds: f64,
-}
-
-/// Gives operations one slot during which the plan holds too much, if it is to hold so much less at the
-/// fullest moment (bytes).
-pub(crate) fn save(plan: &mut Plan, in_place: &[Option<InPlace>], bytes: u64) {
-    for (node, below) in below_the_most(plan) {
-        let Some(to) = in_place[node.0].as_ref().filter(|_| below < bytes) else { continue };
-        let held = |it: &Partition| slots(&plan.graph, plan.graph.node(node), it);
-        if let Assignment::Computed { partition, seconds, .. } = &mut plan.assignments[node.0]
-            && held(&to.partition) < held(partition)
-        {
-            (*partition, *seconds) = (to.partition.clone(), to.seconds);
-        }
-    }
 }

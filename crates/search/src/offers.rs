@@ -5,8 +5,8 @@ use planner_ir::Digit;
 use rewrite::{Offer, Splits, Steps, striped_length};
 
 use crate::fixed::{splits, takes_steps};
-use crate::planner::{PlanError, Request};
-use crate::prepare::Cut;
+use crate::request::{PlanError, Request};
+use crate::section::Cut;
 
 /// What is asked for, and what is offered in turn.
 #[derive(Clone, Debug, PartialEq, Eq)]

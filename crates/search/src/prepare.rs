@@ -5,7 +5,7 @@ use std::ops::Range;
 use std::sync::Arc;
 
 use plan::Pin;
-use planner_ir::{Graph, Mesh, NodeId, Phase, Source, ValueId};
+use planner_ir::{Mesh, NodeId, Phase, Source, ValueId};
 use rayon::prelude::*;
 use rewrite::{Offer, Space, SpaceError, Spaces};
 
@@ -15,21 +15,12 @@ use crate::clocks::Weights;
 use crate::fixed::{FixedError, Kept, allowed, keep};
 use crate::live::Live;
 use crate::manner::settle;
-use crate::planner::{Pinned, PlanError};
 use crate::prices::Prices;
 use crate::problem::Problem;
+use crate::request::{Pinned, PlanError};
 use crate::ruled::restrict;
-use crate::section::{Section, SharedValue};
+use crate::section::{Cut, Section, SharedValue};
 use crate::ways::Found;
-
-/// A program and its sections, in order.
-#[derive(Clone, Copy, Debug)]
-pub struct Cut<'a> {
-    /// The program.
-    pub graph: &'a Graph,
-    /// Its sections.
-    pub sections: &'a [Section],
-}
 
 /// A cut program with what the search has found out about it.
 pub(crate) struct Prepared<'a> {

@@ -29,6 +29,15 @@ pub struct Section {
     pub repetitions: Vec<Repetition>,
 }
 
+/// A program and its sections, in order.
+#[derive(Clone, Copy, Debug)]
+pub struct Cut<'a> {
+    /// The program.
+    pub graph: &'a Graph,
+    /// Its sections.
+    pub sections: &'a [Section],
+}
+
 /// A value that several sections or repetitions have in common.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct SharedValue {

@@ -9,9 +9,9 @@
 
 use super::mixed::{mix, more, splice};
 use super::switch::switch;
-use super::top::top;
+use super::top::{Line, top};
 use super::{Minimum, Search, feasible};
-use crate::chain::{ChainChoices, Goal};
+use crate::chain::Goal;
 use crate::problem::SearchError;
 
 /// The most minimisations.
@@ -42,32 +42,6 @@ const OPEN: f64 = 0.05;
 
 /// How many lines of a large chain are repaired.
 const REPAIRED: usize = 4;
-
-/// A minimum as a line of the bound.
-#[derive(Clone)]
-pub(super) struct Line {
-    pub(super) choices: ChainChoices,
-    pub(super) time: f64,
-    /// For each row, by how much of the capacity it is exceeded.
-    pub(super) excess: Vec<f64>,
-}
-
-impl Line {
-    /// How high it is at multipliers.
-    pub(super) fn at(&self, multipliers: &[f64]) -> f64 {
-        self.time + self.over(multipliers)
-    }
-
-    /// By how much of the capacity the rows are exceeded, as they are priced.
-    fn over(&self, multipliers: &[f64]) -> f64 {
-        multipliers.iter().zip(&self.excess).map(|(price, excess)| price * excess).sum()
-    }
-
-    /// By how much of the capacity the fullest row is exceeded.
-    fn beyond(&self) -> f64 {
-        self.excess.iter().copied().fold(f64::NEG_INFINITY, f64::max)
-    }
-}
 
 /// Raises the bound, and mixes.
 pub(super) fn follow(search: &mut Search<'_>) -> Result<(), SearchError> {

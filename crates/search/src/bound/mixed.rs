@@ -9,7 +9,7 @@ use std::collections::BTreeMap;
 use rayon::prelude::*;
 
 use super::Search;
-use super::line::Line;
+use super::top::Line;
 use crate::chain::ChainChoices;
 use crate::problem::SearchError;
 

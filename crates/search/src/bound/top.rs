@@ -8,11 +8,37 @@
 
 use good_lp::{Expression, ProblemVariables, Solution as _, SolverModel, Variable, constraint, variable};
 
-use super::line::Line;
+use crate::chain::ChainChoices;
 use crate::ilp::solver;
 
 /// What rounding may take from a sum of multipliers, relative to it.
 const ROUNDING: f64 = 1e-9;
+
+/// A minimum as a line of the bound.
+#[derive(Clone)]
+pub(super) struct Line {
+    pub(super) choices: ChainChoices,
+    pub(super) time: f64,
+    /// For each row, by how much of the capacity it is exceeded.
+    pub(super) excess: Vec<f64>,
+}
+
+impl Line {
+    /// How high it is at multipliers.
+    pub(super) fn at(&self, multipliers: &[f64]) -> f64 {
+        self.time + self.over(multipliers)
+    }
+
+    /// By how much of the capacity the rows are exceeded, as they are priced.
+    pub(super) fn over(&self, multipliers: &[f64]) -> f64 {
+        multipliers.iter().zip(&self.excess).map(|(price, excess)| price * excess).sum()
+    }
+
+    /// By how much of the capacity the fullest row is exceeded.
+    pub(super) fn beyond(&self) -> f64 {
+        self.excess.iter().copied().fold(f64::NEG_INFINITY, f64::max)
+    }
+}
 
 /// The highest point.
 pub(super) struct Top {

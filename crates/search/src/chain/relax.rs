@@ -12,10 +12,10 @@ use std::sync::Arc;
 use planner_ir::advance;
 use rayon::prelude::*;
 
-use super::block::{Asked, Block, Of};
 use super::product::product;
+use super::segment::block::{Asked, Block, Of};
 use super::segment::{Globals, Ready, pruned};
-use super::{Chain, ChainChoices, Shared};
+use super::{Chain, ChainChoices, Goal, Shared};
 use crate::eliminate::{MOST_ENTRIES, Pruned, first_least};
 use crate::messages::Start;
 use crate::problem::{SearchError, real, real_size};
@@ -36,15 +36,6 @@ const CLOSE: f64 = 5e-11;
 
 /// The most entries of a table over a pair of boundaries.
 pub(crate) const MOST_PAIRS: f64 = 1_048_576.0;
-
-/// What a unit of cost is.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub(crate) enum Goal {
-    /// Times count, and memory as it is priced.
-    Time,
-    /// Only memory counts, as it is priced; times only forbid.
-    Memory,
-}
 
 /// How wide a block may be.
 #[derive(Clone, Copy, Debug, PartialEq)]

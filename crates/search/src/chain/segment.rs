@@ -1,6 +1,7 @@
 //! One segment of a chain, reduced to a table from its entry to its exit.
 
 mod between; // blocks whose ends are given
+pub(super) mod block; // one block, minimised
 
 use std::borrow::Cow;
 use std::collections::BTreeMap;
@@ -9,9 +10,9 @@ use std::sync::{Arc, OnceLock};
 use planner_ir::advance;
 use rayon::prelude::*;
 
-use super::block::{Block, By, Costs, Minimised, Of, Side};
-use super::relax::Goal;
-use super::{Chain, Interface, Segment, Shared, Variant};
+use block::{Block, By, Costs, Minimised, Of, Side};
+
+use super::{Chain, Goal, Interface, Segment, Shared, Variant};
 use crate::eliminate::{Objective, Order, Pruned, prune, reduce, with_classes};
 use crate::messages::{Start, Wide, Wiring};
 use crate::problem::{Problem, SearchError, Table, real, real_size};

@@ -13,8 +13,9 @@ use super::memory::Walk;
 use crate::cluster::Kept;
 use crate::live::Live;
 
-/// How much more there is at the fullest moment (bytes), with these micro-batches under way.
-pub(crate) fn early(plan: &Plan, live: Live) -> u64 {
+/// What exchanges beside computing, which a plan says are hidden, hold besides at the fullest moment (bytes): with these
+/// micro-batches under way.
+pub fn early(plan: &Plan, live: Live) -> u64 {
     if plan.hidden_seconds() > 0.0 { in_order(Walk::over(plan), plan, live) } else { 0 }
 }
 

@@ -20,7 +20,7 @@ use crate::prices::packs;
 /// for exchanges. What a state becomes is in its place.
 ///
 /// Of a stage of a pipeline, what is kept for gradients is there for each micro-batch under way.
-pub(crate) fn memory(plan: &Plan, live: Live) -> Vec<Holding> {
+pub fn memory(plan: &Plan, live: Live) -> Vec<Holding> {
     let graph = &plan.graph;
     let prepared = graph.prepared();
     let walk = Walk::over(plan);
@@ -58,7 +58,7 @@ pub(crate) fn memory(plan: &Plan, live: Live) -> Vec<Holding> {
 
 /// For each operation in time steps, how much less than at the fullest moment is there while it is done
 /// (bytes).
-pub(crate) fn below_the_most(plan: &Plan) -> Vec<(NodeId, u64)> {
+pub(super) fn below_the_most(plan: &Plan) -> Vec<(NodeId, u64)> {
     let walk = Walk::over(plan);
     let timeline: Vec<i128> = walk.timeline().into_iter().map(|[made, moved]| made + moved).collect();
     let most = timeline.iter().copied().max().unwrap_or(0);
@@ -166,7 +166,7 @@ fn is_used_in(graph: &Graph, value: ValueId, phase: Phase) -> bool {
 
 /// What is there besides while an operation is done in time steps (bytes): the blocks that are
 /// on their way and those that are worked on, sums and their addends.
-pub(crate) fn slots(graph: &Graph, node: &Node, partition: &Partition) -> u64 {
+pub(super) fn slots(graph: &Graph, node: &Node, partition: &Partition) -> u64 {
     let loops = node.op.loops(&graph.types_of(&node.operands), &graph.types_of(&node.results));
     let ways = partition.ways.count();
     // What goes both ways is cut out of what is at rest before it does; what does not comes from there

@@ -6,19 +6,12 @@ use std::cmp::Reverse;
 use pulp::{Arch, Simd, WithSimd};
 use rayon::prelude::*;
 
-use super::laid::{Laid, Rows, are_one, lay_out, scope_in, strides};
+use super::laid::{Factor, Laid, Rows, add, are_one, lay_out, scope_in, strides};
 use super::least::least_by_rows;
 use crate::problem::real_size;
 
 /// Work below which threads cost more than they bring (additions).
 pub(crate) const WORTH_THREADS: usize = 1 << 20;
-
-/// A table over the nodes of a scope, the last one running fastest.
-#[derive(Clone, Debug)]
-pub(crate) struct Factor<'a> {
-    pub(crate) scope: Vec<usize>,
-    pub(crate) entries: Cow<'a, [f64]>,
-}
 
 /// What an elimination of several nodes knows of all of them.
 pub(super) struct Nodes<'a> {
@@ -195,13 +188,6 @@ impl Factor<'_> {
     fn at(&self, choices: &[usize], domains: &[usize]) -> f64 {
         let index = self.scope.iter().fold(0, |index, &node| index * domains[node] + choices[node]);
         self.entries[index]
-    }
-}
-
-#[inline(always)]
-pub(super) fn add(sums: &mut [f64], addends: &[f64]) {
-    for (sum, addend) in sums.iter_mut().zip(addends) {
-        *sum += addend;
     }
 }
 

@@ -2,7 +2,12 @@
 
 use std::borrow::Cow;
 
-use super::factor::{Factor, add};
+/// A table over the nodes of a scope, the last one running fastest.
+#[derive(Clone, Debug)]
+pub(crate) struct Factor<'a> {
+    pub(crate) scope: Vec<usize>,
+    pub(crate) entries: Cow<'a, [f64]>,
+}
 
 /// A factor laid out for one elimination: `entries[offset(outer) + choice * width + column]`.
 pub(super) struct Laid<'a> {
@@ -39,6 +44,14 @@ impl<'a> Rows<'a> {
             Some((&stride, strides)) => (offset(strides, run, self.runs), stride),
             None => (0, 0),
         }
+    }
+}
+
+/// Adds a table to another.
+#[inline(always)]
+pub(super) fn add(sums: &mut [f64], addends: &[f64]) {
+    for (sum, addend) in sums.iter_mut().zip(addends) {
+        *sum += addend;
     }
 }
 

@@ -10,11 +10,11 @@
 
 use plan::Clock;
 
-use super::PlanError;
 use super::weighed::{Made, Weighed};
 use crate::chain::ChainChoices;
 use crate::clocks::{Clocks, Sums, Taken};
 use crate::problem::real_size;
+use crate::request::PlanError;
 
 /// The most numbers of blocks of the other kind that are looked at.
 const MOST: usize = 5;

@@ -1,8 +1,9 @@
 //! Tests of whole plans.
 
 use cost_models::machine::shipped;
+use plan::{MachineName, ModelFile};
 use planner_ir::{Attention, Binary, Blind, Contract, DType, Label, Op, Output, Pairing, Real, Type, Unary};
-use planner_ir::{Layout, Move, Slots, Source, ValueId, Ways};
+use planner_ir::{Layout, Mesh, Move, Slots, Source, ValueId, Ways};
 
 use super::*;
 use crate::{MachinePrices, Prices, Work, sections};

@@ -6,17 +6,19 @@ use plan::{Copy, Hidden, Pin, Plan, SpaceSize};
 use rayon::prelude::*;
 use rewrite::{Offer, Space, Spaces};
 
-use super::{Derive, Derived, PlanError, Request, UNBOUNDED, trail, wanted};
+use super::{Derive, Derived, trail, wanted};
 use crate::bound::{Joints, Solver};
 use crate::chain::{Chain, ChainChoices, Width};
 use crate::clocks::Weights;
+use crate::compose::save;
 use crate::compose::{Composed, Part, compose, estimate, memory};
 use crate::derive::stand;
-use crate::manner::{InPlace, save};
-use crate::prepare::{Cut, Prepared, chain, forbid, kinds};
+use crate::manner::InPlace;
+use crate::prepare::{Prepared, chain, forbid, kinds};
 use crate::problem::{Place, Proof, SearchError};
+use crate::request::{PlanError, Request, UNBOUNDED};
 use crate::room::{NoRoom, Tried, within};
-use crate::section::{Repetition, Section};
+use crate::section::{Cut, Repetition, Section};
 
 /// By what part a plan of other choices has to be faster to be worth counting what it holds, which takes long.
 const WORTH: f64 = 1e-3;

@@ -2,8 +2,8 @@
 //! narrow where one for all ends is wide.
 
 use super::{Body, Ready};
+use crate::chain::Goal;
 use crate::chain::Segment;
-use crate::chain::relax::Goal;
 use crate::eliminate::{Limits, Objective, Pruned, order_within, prune, reduce, restrict, with_classes};
 use crate::problem::SearchError;
 

@@ -6,24 +6,24 @@ use std::collections::BTreeSet;
 
 use rayon::prelude::*;
 
-use super::segment::Ready;
+use super::Ready;
 use crate::eliminate::{Reduced, first_least};
 use crate::messages::{Found, Interval, Start, Wide};
 
 /// A block minimised for given prices.
 pub(crate) struct Block<'a> {
     /// For each choice of the globals, from each state at the entry to each at the exit.
-    pub(super) bound: Costs,
+    pub(in crate::chain) bound: Costs,
     /// What was found, in the same order; nothing if it is the bound.
-    pub(super) found: Option<Costs>,
-    pub(super) bodies: Vec<Minimised<'a>>,
+    pub(in crate::chain) found: Option<Costs>,
+    pub(in crate::chain) bodies: Vec<Minimised<'a>>,
     /// What was asked of bodies that messages minimise.
     asked: BTreeSet<Question>,
 }
 
 /// A side of what a block costs.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Of {
+pub(in crate::chain) enum Of {
     /// At least this.
     Bound,
     /// The best that was found.
@@ -31,26 +31,26 @@ pub(super) enum Of {
 }
 
 /// What a block costs.
-pub(super) struct Costs {
+pub(in crate::chain) struct Costs {
     /// The least of its bodies.
-    pub(super) table: Vec<f64>,
+    pub(in crate::chain) table: Vec<f64>,
     /// The body that it is.
-    pub(super) body: Vec<usize>,
+    pub(in crate::chain) body: Vec<usize>,
 }
 
 /// A body minimised for given prices.
-pub(super) struct Minimised<'a> {
-    pub(super) by: By<'a>,
+pub(in crate::chain) struct Minimised<'a> {
+    pub(in crate::chain) by: By<'a>,
     /// For each entry of the block's table, its own least cost, or a bound of it.
-    pub(super) table: Vec<f64>,
+    pub(in crate::chain) table: Vec<f64>,
     /// What was found besides, where that is a bound.
-    pub(super) found: Option<Vec<f64>>,
+    pub(in crate::chain) found: Option<Vec<f64>>,
     /// What is live whatever is chosen costs.
-    pub(super) constant: f64,
+    pub(in crate::chain) constant: f64,
 }
 
 /// How a body was minimised.
-pub(super) enum By<'a> {
+pub(in crate::chain) enum By<'a> {
     /// Exactly, by elimination.
     Elimination(Reduced<'a>),
     /// By messages: its table has bounds.
@@ -70,14 +70,14 @@ enum Question {
 
 /// An end of a block.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub(super) enum Side {
+pub(in crate::chain) enum Side {
     Entry,
     Exit,
 }
 
 /// What was asked about blocks.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub(super) enum Asked {
+pub(in crate::chain) enum Asked {
     /// Nothing new.
     Nothing,
     /// What bodies cost whose bounds still rise.
@@ -103,7 +103,7 @@ enum Answer<'a> {
 }
 
 impl<'a> Block<'a> {
-    pub(super) fn new(bodies: Vec<Minimised<'a>>) -> Self {
+    pub(in crate::chain) fn new(bodies: Vec<Minimised<'a>>) -> Self {
         let found = |body: &'_ Minimised<'_>| body.found.as_ref().unwrap_or(&body.table).clone();
         let is_wide = bodies.iter().any(|body| body.found.is_some());
         let found = is_wide.then(|| Costs::of(bodies.iter().map(found)));
@@ -117,14 +117,14 @@ impl<'a> Block<'a> {
 
     /// The bodies to which messages were sent at these prices.
     #[cfg(test)]
-    pub(super) fn swept(&self) -> Vec<usize> {
+    pub(in crate::chain) fn swept(&self) -> Vec<usize> {
         let is_swept = |body: &usize| matches!(&self.bodies[*body].by, By::Messages(it) if it.is_sent());
         (0..self.bodies.len()).filter(is_swept).collect()
     }
 
     /// The least that messages found of its bodies.
     #[cfg(test)]
-    pub(super) fn found_by_bodies(&self, ready: &Ready) -> Vec<f64> {
+    pub(in crate::chain) fn found_by_bodies(&self, ready: &Ready) -> Vec<f64> {
         let of = |(number, body): (usize, &Minimised<'_>)| match &body.by {
             By::Messages(wide) => ready.tables(number, wide, body.constant)[1].clone(),
             By::Elimination(_) => body.table.clone(),
@@ -133,7 +133,7 @@ impl<'a> Block<'a> {
     }
 
     /// For each body, where its messages ended.
-    pub(super) fn starts(&self) -> Vec<Option<Start>> {
+    pub(in crate::chain) fn starts(&self) -> Vec<Option<Start>> {
         let start = |body: &Minimised<'_>| match &body.by {
             By::Elimination(_) => None,
             By::Messages(wide) => Some(wide.start()),
@@ -142,7 +142,7 @@ impl<'a> Block<'a> {
     }
 
     /// One side of what it costs.
-    pub(super) fn costs(&self, of: Of) -> &Costs {
+    pub(in crate::chain) fn costs(&self, of: Of) -> &Costs {
         match of {
             Of::Bound => &self.bound,
             Of::Found => self.found.as_ref().unwrap_or(&self.bound),
@@ -151,7 +151,7 @@ impl<'a> Block<'a> {
 
     /// Asks what is not known yet of the blocks between these states: of the bodies that they are, then of their
     /// ends, then of them. What was asked.
-    pub(super) fn ask(&mut self, ready: &Ready, row: usize, states: &[usize]) -> Asked {
+    pub(in crate::chain) fn ask(&mut self, ready: &Ready, row: usize, states: &[usize]) -> Asked {
         let mut bodies: BTreeSet<Question> = BTreeSet::new();
         let mut ends: BTreeSet<Question> = BTreeSet::new();
         let mut places: BTreeSet<Question> = BTreeSet::new();
@@ -276,7 +276,7 @@ impl Costs {
 
 impl By<'_> {
     /// Choices of a body's nodes with these of those kept.
-    pub(super) fn recover(&self, kept: &[usize]) -> Vec<usize> {
+    pub(in crate::chain) fn recover(&self, kept: &[usize]) -> Vec<usize> {
         match self {
             Self::Elimination(reduced) => reduced.recover(kept),
             Self::Messages(wide) => wide.recover(kept),
