@@ -268,11 +268,11 @@ impl Search<'_> {
         prices
     }
 
-    /// Minimises at multipliers in cost per capacity, one for each row.
-    fn minimise(&mut self, goal: Goal, multipliers: &[f64]) -> Result<Minimum, SearchError> {
+    /// Minimises at multipliers in cost per capacity, one for each row, as closely as this (parts of the minimum).
+    fn minimise(&mut self, (goal, close): (Goal, f64), multipliers: &[f64]) -> Result<Minimum, SearchError> {
         let capacity = real(self.capacity.max(1));
         let prices = self.prices(multipliers);
-        let relaxed = self.relaxation.minimise(goal, &prices, &mut self.starts)?;
+        let relaxed = self.relaxation.minimise(goal, &prices, (&mut self.starts, close))?;
         if relaxed.bound.is_infinite() {
             return Err(SearchError::Contradiction);
         }

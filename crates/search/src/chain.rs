@@ -20,7 +20,7 @@ mod variants;
 pub use flat::Flat;
 pub use product::product;
 use relax::MOST_PAIRS;
-pub(crate) use relax::{Prices, Relaxation, Starts, Width};
+pub(crate) use relax::{EXACTLY, Prices, Relaxation, Starts, Width};
 pub(crate) use segment::priced_costs;
 use variants::Interface;
 pub use variants::{Variant, unite};

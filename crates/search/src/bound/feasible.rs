@@ -7,7 +7,7 @@
 //! chain that is far from fitting is not searched for its time.
 
 use super::Search;
-use crate::chain::Goal;
+use crate::chain::{EXACTLY, Goal};
 use crate::problem::{SearchError, real, real_size};
 
 /// How often the weights are shifted.
@@ -41,7 +41,7 @@ pub(super) fn nothing_is_near(search: &mut Search<'_>) -> Result<bool, SearchErr
     let rows = search.rows.len();
     let mut weights = vec![1.0 / real_size(rows); rows];
     for round in 0..LOOKS {
-        let minimum = search.minimise(Goal::Memory, &weights)?;
+        let minimum = search.minimise((Goal::Memory, EXACTLY), &weights)?;
         if minimum.bound > 0.0 {
             let (least, capacity) = (least_bytes(search, minimum.bound), search.capacity);
             return Err(SearchError::DoesNotFitTogether { least, capacity });
@@ -78,7 +78,7 @@ pub(super) fn find(search: &mut Search<'_>) -> Result<(), SearchError> {
         alone[row] = true;
         let mut only = vec![0.0; rows];
         only[row] = 1.0;
-        let minimum = search.minimise(Goal::Memory, &only)?;
+        let minimum = search.minimise((Goal::Memory, EXACTLY), &only)?;
         if minimum.bound > 0.0 {
             let (least, capacity) = (least_bytes(search, minimum.bound), search.capacity);
             return Err(SearchError::DoesNotFit { place: search.rows[row], least, capacity });
@@ -110,7 +110,7 @@ pub(super) fn find(search: &mut Search<'_>) -> Result<(), SearchError> {
 /// Minimises the weighted memory of all windows: by how much each is exceeded then, or nothing if
 /// something was found that fits.
 fn together(search: &mut Search<'_>, weights: &[f64]) -> Result<Option<Vec<f64>>, SearchError> {
-    let minimum = search.minimise(Goal::Memory, weights)?;
+    let minimum = search.minimise((Goal::Memory, EXACTLY), weights)?;
     if minimum.bound > 0.0 {
         let (least, capacity) = (least_bytes(search, minimum.bound), search.capacity);
         return Err(SearchError::DoesNotFitTogether { least, capacity });

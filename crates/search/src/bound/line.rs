@@ -11,7 +11,7 @@ use super::mixed::{mix, more, splice};
 use super::switch::switch;
 use super::top::{Line, top};
 use super::{Minimum, Search, feasible};
-use crate::chain::Goal;
+use crate::chain::{EXACTLY, Goal};
 use crate::problem::SearchError;
 
 /// The most minimisations.
@@ -24,6 +24,10 @@ const CLOSE: [f64; 2] = [1e-4, 1e-9];
 /// What the bound of a large chain may still rise by, as a part of its distance from the best found and as one of
 /// itself: it tells little more of plans that are further from it.
 const ENOUGH: [f64; 2] = [0.02, 5e-4];
+
+/// How closely minima of a large chain are told at most and at least (parts of them), and as which part of what lies
+/// between its bound and the lines that are known.
+const CLOSELY: [f64; 3] = [1e-3, 1e-5, 0.03];
 
 /// What all memory may cost at first, in parts of the least time: most chains that fit fit so.
 const HIGH: f64 = 0.6;
@@ -66,7 +70,8 @@ pub(super) fn follow(search: &mut Search<'_>) -> Result<(), SearchError> {
         // Nothing lies below what is proven.
         if highest.height - search.bound > allowed(search, close, highest.height.abs()) {
             rounds += 1;
-            let Some(next) = line(search, &multipliers)? else { break };
+            let close = closely(search, highest.height);
+            let Some(next) = line(search, (&multipliers, close))? else { break };
             is_low &= next.over(&multipliers) > 0.0;
             seen.push(next);
         } else if !is_low || is_raised {
@@ -164,12 +169,20 @@ fn fastest(search: &mut Search<'_>, seen: &[Line]) -> Result<Option<Line>, Searc
         return Ok(fastest.cloned());
     }
     let free = vec![0.0; search.rows.len()];
-    line(search, &free)
+    line(search, (&free, EXACTLY))
 }
 
-/// The minimum at multipliers, which is taken if it fits; its bound counts.
-fn line(search: &mut Search<'_>, multipliers: &[f64]) -> Result<Option<Line>, SearchError> {
-    let Minimum { choices, bound, excess } = search.minimise(Goal::Time, multipliers)?;
+/// How closely the next minimum of a large chain has to be told, where its bound is no higher than this (parts of it): a
+/// line that lies between the bound and the lines that are known brings them together.
+fn closely(search: &Search<'_>, height: f64) -> f64 {
+    let [most, least, part] = CLOSELY;
+    let apart = (height - search.bound) / height.abs().max(f64::MIN_POSITIVE);
+    if search.is_large() { (part * apart).clamp(least, most) } else { EXACTLY }
+}
+
+/// The minimum at multipliers, told so closely, which is taken if it fits; its bound counts.
+fn line(search: &mut Search<'_>, (multipliers, close): (&[f64], f64)) -> Result<Option<Line>, SearchError> {
+    let Minimum { choices, bound, excess } = search.minimise((Goal::Time, close), multipliers)?;
     let found = choices.map(|choices| Line { time: search.chain.time(&choices), choices, excess });
     let missed = found.as_ref().map_or(f64::INFINITY, |found| found.at(multipliers) - bound);
     search.floors.add(multipliers, search.capacity, (bound, missed));

@@ -32,7 +32,7 @@ const HARDLY: f64 = 0.02;
 
 /// A part of the bound by which a path that was found may exceed it and be taken for the cheapest: what rounding
 /// takes from bounds.
-const CLOSE: f64 = 5e-11;
+pub(crate) const EXACTLY: f64 = 5e-11;
 
 /// The most entries of a table over a pair of boundaries.
 pub(crate) const MOST_PAIRS: f64 = 1_048_576.0;
@@ -181,12 +181,13 @@ impl Relaxation {
         if entries > MOST_ENTRIES { Err(wide) } else { Ok(()) }
     }
 
-    /// The choices of least cost; messages begin where they ended before, and so they will again.
+    /// The choices of least cost, by such a part of it at most; messages begin where they ended before, and so they will
+    /// again.
     pub(crate) fn minimise(
         &self,
         goal: Goal,
         prices: &Prices,
-        starts: &mut Starts,
+        (starts, close): (&mut Starts, f64),
     ) -> Result<Relaxed, SearchError> {
         self.fits()?;
         let once: Vec<Vec<f64>> = self
@@ -199,8 +200,8 @@ impl Relaxation {
             })
             .collect();
         match self.globals {
-            Globals::Enumerated => self.enumerate((goal, prices), &once, starts),
-            Globals::Descended => self.descend((goal, prices), &once, starts),
+            Globals::Enumerated => self.enumerate((goal, prices), &once, (starts, close)),
+            Globals::Descended => self.descend((goal, prices), &once, (starts, close)),
         }
     }
 
@@ -250,7 +251,7 @@ impl Relaxation {
         &self,
         costs: (Goal, &Prices),
         once: &[Vec<f64>],
-        starts: &mut Starts,
+        (starts, close): (&mut Starts, f64),
     ) -> Result<Relaxed, SearchError> {
         let domains: Vec<usize> = once.iter().map(Vec::len).collect();
         let least = |blocks: &[Block<'_>], of: Of| {
@@ -270,16 +271,17 @@ impl Relaxation {
             }
             best
         };
-        Ok(self.refined((costs.0, self.priced(costs, None, starts)?), least, starts))
+        Ok(self.refined((costs.0, self.priced(costs, None, starts)?), least, (starts, close)))
     }
 
     /// The choices of least cost, whose globals and cost `least` tells by one side of the tables. Where bounds
-    /// are below what was found, the cheapest path by the bounds is asked about, until both cost as much.
+    /// are below what was found, the cheapest path by the bounds is asked about, until both cost as much, but for such a
+    /// part of it.
     fn refined<'a>(
         &self,
         (goal, mut blocks): (Goal, Vec<Block<'a>>),
         least: impl Fn(&[Block<'a>], Of) -> (f64, Vec<usize>),
-        starts: &mut Starts,
+        (starts, close): (&mut Starts, f64),
     ) -> Relaxed {
         let (mut before, mut idle) = (f64::INFINITY, 0);
         let mut last: Option<(Path, f64, Asked)> = None;
@@ -294,11 +296,11 @@ impl Relaxation {
             } else if last.as_ref().is_some_and(|(.., asked)| *asked == Asked::Blocks) {
                 idle += 1;
             }
-            let is_known = bound == f64::INFINITY || unknown <= CLOSE * bound.abs();
+            let is_known = bound == f64::INFINITY || unknown <= close * bound.abs();
             let is_over = is_known || rounds == ROUNDS || idle == PATIENCE || {
                 // One that still costs as little is asked about to its end.
                 let mut path = last.take().map(|(path, along, _)| (path, along));
-                path = path.filter(|(path, along)| self.along(&blocks, path) <= along * (1.0 + CLOSE));
+                path = path.filter(|(path, along)| self.along(&blocks, path) <= along * (1.0 + close));
                 let mut asked = path.as_ref().map_or(Asked::Nothing, |(path, _)| self.ask(&mut blocks, path));
                 if asked == Asked::Nothing {
                     let next = self.path(&blocks, Of::Bound, &globals);
@@ -352,14 +354,14 @@ impl Relaxation {
         &self,
         costs: (Goal, &Prices),
         once: &[Vec<f64>],
-        starts: &mut Starts,
+        (starts, close): (&mut Starts, f64),
     ) -> Result<Relaxed, SearchError> {
         let cheapest = |costs: &Vec<f64>| costs.iter().fold(f64::INFINITY, |a, &b| a.min(b));
         let once_least = once.iter().map(cheapest).sum::<f64>();
         let least =
             |paid: f64| move |blocks: &[Block<'_>], of: Of| (self.cost(blocks, of, &[]) + paid, Vec::new());
         let free = (costs.0, self.priced(costs, None, starts)?);
-        let Relaxed { choices: wishes, bound } = self.refined(free, least(once_least), starts);
+        let Relaxed { choices: wishes, bound } = self.refined(free, least(once_least), (starts, close));
         let Some(wishes) = wishes else { return Ok(Relaxed { choices: None, bound }) };
         let mut globals: Vec<usize> = (0..once.len())
             .map(|global| {
@@ -385,7 +387,7 @@ impl Relaxation {
             }
         }
         let fixed = (costs.0, self.priced(costs, Some(&globals), starts)?);
-        let choices = self.refined(fixed, least(paid(once, &globals)), starts).choices;
+        let choices = self.refined(fixed, least(paid(once, &globals)), (starts, close)).choices;
         let choices = choices.map(|choices| ChainChoices { globals, ..choices });
         Ok(Relaxed { choices, bound })
     }

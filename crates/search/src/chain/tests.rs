@@ -137,7 +137,7 @@ fn the_relaxation_is_the_least_over_all_choices() {
                 }
             }
             let relaxed = Relaxation::new(&Arc::new(chain.clone()), Width::Narrow)
-                .minimise(goal, &prices, &mut Starts::default())
+                .minimise(goal, &prices, (&mut Starts::default(), EXACTLY))
                 .unwrap();
             assert!(close(relaxed.bound, truth), "seed {seed}: {} {truth}", relaxed.bound);
             match relaxed.choices {
@@ -161,7 +161,7 @@ fn globals_that_are_descended_give_a_bound_and_choices_that_agree() {
         let prices = Prices { resident: 0.0, live: chain.segments.iter().map(|_| vec![0.0; 4]).collect() };
         let truth = exhaustive::solve(&flat.problem, u64::MAX).map_or(f64::INFINITY, |best| best.time);
         let relaxed = Relaxation::descended(&Arc::new(chain.clone()), Width::Narrow)
-            .minimise(Goal::Time, &prices, &mut Starts::default())
+            .minimise(Goal::Time, &prices, (&mut Starts::default(), EXACTLY))
             .unwrap();
         assert!(relaxed.bound <= truth + 1e-9, "seed {seed}");
         if let Some(choices) = relaxed.choices {
@@ -224,7 +224,7 @@ fn globals_with_too_many_choices_are_bounded() {
         let truth = eliminate::solve(&flat.problem).unwrap();
         let prices = Prices { resident: 0.0, live: vec![vec![0.0; 4]] };
         let relaxed = Relaxation::new(&Arc::new(chain.clone()), Width::Narrow)
-            .minimise(Goal::Time, &prices, &mut Starts::default())
+            .minimise(Goal::Time, &prices, (&mut Starts::default(), EXACTLY))
             .unwrap();
         assert!(relaxed.bound <= truth.time + 1e-9);
         open += usize::from(!close(relaxed.bound, truth.time));
@@ -261,7 +261,8 @@ fn blocks_that_are_solved_by_messages_have_the_same_least() {
         let mut starts = Starts::default();
         for goal in [Goal::Time, Goal::Memory, Goal::Time, Goal::Time, Goal::Memory] {
             let prices = random_prices(&mut dice, &chain);
-            let least = |it: &Relaxation, starts: &mut Starts| it.minimise(goal, &prices, starts).unwrap();
+            let least =
+                |it: &Relaxation, starts: &mut Starts| it.minimise(goal, &prices, (starts, EXACTLY)).unwrap();
             let exact = least(&Relaxation::new(&chain, Width::Narrow), &mut Starts::default());
             let relaxed = least(&by_messages, &mut starts);
             assert!(close(relaxed.bound, exact.bound), "seed {seed}: {} {}", relaxed.bound, exact.bound);
@@ -371,7 +372,7 @@ fn bodies_that_cannot_be_the_least_are_not_solved_again() {
     let windows = chain.segments[0].problem.windows.len();
     let prices = |resident: f64| Prices { resident, live: vec![vec![0.0; windows]] };
     let mut starts = Starts::default();
-    relaxation.minimise(Goal::Time, &prices(0.1), &mut starts).unwrap();
+    relaxation.minimise(Goal::Time, &prices(0.1), (&mut starts, EXACTLY)).unwrap();
     let again = relaxation.swept(Goal::Time, &prices(0.2), &mut starts);
     assert!(again.contains(&0) && !again.contains(&2), "{again:?}");
     let fresh = relaxation.swept(Goal::Time, &prices(0.2), &mut Starts::default());
@@ -388,7 +389,7 @@ fn what_a_body_was_found_to_take_is_known() {
         let windows = chain.segments[0].problem.windows.len();
         let prices = |resident: f64| Prices { resident, live: vec![vec![0.0; windows]] };
         let mut starts = Starts::default();
-        relaxation.minimise(Goal::Time, &prices(0.1), &mut starts).expect("is minimised");
+        relaxation.minimise(Goal::Time, &prices(0.1), (&mut starts, EXACTLY)).expect("is minimised");
         let [before, after, by_bodies] = relaxation.found(Goal::Time, &prices(5.0), &mut starts);
         for ((before, after), found) in before.iter().zip(&after).zip(&by_bodies) {
             assert!(after <= found, "seed {seed}: {after}, {found} was found");

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use planner_ir::advance;
 
 use super::*;
-use crate::chain::{Chain, Global, Goal, Prices, Relaxation, Starts, Width};
+use crate::chain::{Chain, EXACTLY, Global, Goal, Prices, Relaxation, Starts, Width};
 use crate::exhaustive;
 use crate::problem::tests::{Dice, close, random};
 use crate::problem::{Proof, SearchError, Solution};
@@ -71,7 +71,7 @@ fn a_chain_of_variants_is_as_good_as_the_best_pick() {
         let live = chain.segments.iter().map(|it| vec![0.0; it.problem.windows.len()]).collect();
         let prices = Prices { resident: 0.0, live };
         let relaxed = Relaxation::new(&Arc::new(chain.clone()), Width::Narrow)
-            .minimise(Goal::Time, &prices, &mut Starts::default())
+            .minimise(Goal::Time, &prices, (&mut Starts::default(), EXACTLY))
             .unwrap();
         assert!(close(relaxed.bound, free), "seed {seed}: {} {free}", relaxed.bound);
         let whole = eliminate::solve(&chain.flat().problem).map_or(f64::INFINITY, |it| it.time);
