@@ -75,7 +75,7 @@ impl Known {
     pub(super) fn least(&self, question: &Question<'_>, setup: &Setup) -> Result<Least, Failure> {
         let make = || {
             let step = self.step_of(question, (self.fewest, &setup.recompute))?;
-            Ok(Least::of(question.machine(), &step))
+            Ok(Least::of(question.machine(), &step.prepared, &step.homes))
         };
         let least = kept(&self.leasts, setup.recompute.to_string(), make)?;
         Ok(least.shared(exact(setup.micro_batches) / exact(self.fewest)))

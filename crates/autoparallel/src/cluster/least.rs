@@ -9,7 +9,6 @@ use planner_ir::{Graph, Node, Op, Phase, Source, ValueId};
 use schedule::Kind;
 
 use super::Setup;
-use super::known::WholeStep;
 use crate::prepared::Prepared;
 
 /// How often a bound of time is made closer by half.
@@ -36,16 +35,17 @@ pub(super) struct Least {
 }
 
 impl Least {
-    pub(super) fn of(machine: &Machine, step: &WholeStep) -> Self {
-        let Prepared { graph, sections, .. } = &step.prepared;
+    /// Of a step whose operations belong to these blocks.
+    pub(super) fn of(machine: &Machine, step: &Prepared, homes: &[usize]) -> Self {
+        let Prepared { graph, sections, .. } = step;
         let most = sections.iter().rev().max_by_key(|it| it.repetitions.len());
         let repetitions = most.map_or(&[][..], |it| &it.repetitions);
-        let block = repetitions.first().and_then(|it| it.nodes.first()).map_or(0, |it| step.homes[it.0]);
+        let block = repetitions.first().and_then(|it| it.nodes.first()).map_or(0, |it| homes[it.0]);
         let blocks = exact(u64::try_from(repetitions.len()).unwrap_or(0));
         let mut least = Self { blocks, resident: 0.0, kept: 0.0, forward: 0.0, backward: 0.0, update: 0.0 };
         let prepared = graph.prepared();
         let (mut first, mut kept) = (vec![None; graph.values.len()], BTreeSet::new());
-        for (node, &home) in graph.nodes.iter().zip(&step.homes) {
+        for (node, &home) in graph.nodes.iter().zip(homes) {
             for &operand in &node.operands {
                 first[operand.0].get_or_insert(home);
                 if matches!(node.phase, Phase::Backward | Phase::Gradient) {
@@ -68,7 +68,7 @@ impl Least {
                     least.resident += bytes;
                 }
                 Source::Result { node, .. }
-                    if step.homes[node.0] == block && kept.contains(&value) && !prepared[value.0] =>
+                    if homes[node.0] == block && kept.contains(&value) && !prepared[value.0] =>
                 {
                     least.kept += bytes;
                 }
