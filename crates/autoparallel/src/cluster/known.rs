@@ -48,6 +48,7 @@ impl Known {
             let known = Self { fewest, leasts, whole, steps, refused: noted };
             match known.first(question) {
                 Ok(_) => return Ok(known),
+                Err(failure @ Failure::Internal(_)) => return Err(failure),
                 Err(failure) => refused = failure,
             }
         }

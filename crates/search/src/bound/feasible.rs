@@ -70,7 +70,10 @@ pub(super) fn find(search: &mut Search<'_>) -> Result<(), SearchError> {
 
     let mut alone = vec![false; rows];
     for _ in 0..windows {
-        alone.iter_mut().zip(&excess).for_each(|(alone, &excess)| *alone |= excess <= 0.0);
+        // Where others are exceeded, a window that is not has been made to fit.
+        if excess.iter().any(|&it| it > 0.0) {
+            alone.iter_mut().zip(&excess).for_each(|(alone, &excess)| *alone |= excess <= 0.0);
+        }
         let left = (0..rows).filter(|&row| !alone[row]);
         let Some(row) = left.max_by(|&a, &b| f64::total_cmp(&excess[a], &excess[b])) else {
             break;
