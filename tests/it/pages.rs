@@ -71,6 +71,12 @@ impl Desk {
         shown
     }
 
+    /// A text in which files are called as the page calls them.
+    fn called(&self, text: String) -> String {
+        let folders = [&root(), &self.folder].map(|it| format!("{}/", it.display()));
+        folders.iter().fold(text, |text, folder| text.replace(folder, ""))
+    }
+
     /// What a call prints, with files called as the page calls them.
     fn output(&self, call: &str) -> String {
         if let Some(file) = call.strip_prefix("cat ") {
@@ -89,10 +95,7 @@ impl Desk {
         let (mut out, mut err) = (Vec::new(), Vec::new());
         let code = shardloom::main_with(arguments, &mut out, &mut err);
         out.extend(err);
-        let mut text = String::from_utf8(out).unwrap();
-        for folder in [&root(), &self.folder] {
-            text = text.replace(&format!("{}/", folder.display()), "");
-        }
+        let text = self.called(String::from_utf8(out).unwrap());
         // What a page shows refused is a wrong argument, which is named, or else what a file says.
         let expected = match text.strip_prefix("error: ") {
             Some(refused) if refused.starts_with("`--") => 1,
@@ -169,7 +172,7 @@ fn holds(page: &str) {
         if picture.ends_with(".svg") {
             assert!(text.contains(&format!("images/{picture})")), "{page} does not show {picture}");
             let drawn = fs::read_to_string(desk.folder.join(&picture)).unwrap();
-            compare(&format!("docs/images/{picture}"), &drawn);
+            compare(&format!("docs/images/{picture}"), &desk.called(drawn));
         }
     }
 }
