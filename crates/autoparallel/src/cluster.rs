@@ -24,7 +24,8 @@ use std::sync::{Mutex, PoisonError};
 
 use cost_models::cluster::Cluster;
 use cost_models::machine::Machine;
-use cost_models::units::exact;
+use cost_models::quantity;
+use cost_models::units::{Bytes, exact};
 use files::Failure;
 use files::model_file::ModelFile;
 use plan::{Pipeline, Plan, Proof, Recipe, Recompute};
@@ -322,7 +323,7 @@ impl<'a> Asked<'a> {
     fn nearest(&self) -> Result<String, Failure> {
         let mut least: Option<(u64, usize)> = None;
         for (number, setup) in self.setups.iter().enumerate() {
-            let bytes = units(self.known.least(self.question, setup)?.bytes(setup).ceil());
+            let Bytes(bytes) = quantity::whole_bytes(self.known.least(self.question, setup)?.bytes(setup));
             least = [least, Some((bytes, number))].into_iter().flatten().min();
         }
         let looked = *self.nearest.lock().unwrap_or_else(PoisonError::into_inner);
@@ -332,7 +333,7 @@ impl<'a> Asked<'a> {
             Some(_) => ["what comes nearest", "takes at least"],
             None => ["of what was looked at closely", "comes nearest with about"],
         };
-        let bytes = cost_models::quantity::bytes(bytes);
+        let bytes = quantity::bytes(bytes);
         Ok(format!(": {of}, {}, {how} {bytes} there", self.setups[number]))
     }
 
@@ -449,12 +450,6 @@ fn proven(plan: &Plan) -> f64 {
         Proof::Optimal => plan.seconds(),
         Proof::Gap { lower_bound } => lower_bound,
     }
-}
-
-/// A whole number of bytes.
-#[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "bytes of a device fit")]
-fn units(bytes: f64) -> u64 {
-    bytes as u64
 }
 
 /// The schedules that suit a setup.

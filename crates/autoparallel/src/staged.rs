@@ -16,7 +16,7 @@ use std::sync::{Arc, Mutex};
 use cost_models::cluster::Cluster;
 use files::Failure;
 use files::model_file::ModelFile;
-use plan::{Holding, Pipeline, Plan, Proof, Recipe, Recompute, Stage};
+use plan::{Pipeline, Plan, Proof, Recipe, Recompute, Stage, held};
 use planner_ir::{Graph, Mesh, ValueId};
 use rayon::prelude::*;
 use reshard::Strategy;
@@ -407,11 +407,6 @@ pub fn under_way(verified: &Verified) -> Vec<Live> {
         Live { backward: number(backward), gradients: number(gradients), apart: number(apart) }
     });
     live.collect()
-}
-
-/// What is held (bytes).
-fn held(memory: &[Holding]) -> u64 {
-    memory.iter().map(|it| it.bytes).sum()
 }
 
 /// Stages put together, with what crosses, what a step takes and what groups hold; and what these would hold at least, if

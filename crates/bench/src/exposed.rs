@@ -14,7 +14,7 @@ use driver::pipeline;
 use files::Failure;
 use files::{machine, plan_file};
 use serde_json::{Value, json};
-use simulate::{Class, Order, Timeline};
+use simulate::Order;
 
 use super::Report;
 
@@ -93,19 +93,6 @@ fn of_plan(path: &Path, order: &str, plan: &Plan, machine: &Machine) -> Result<V
         "computing_seconds": class.computing,
         "exchanging_seconds": class.communicating,
         "exposed_seconds": class.exposed,
-        "kinds": kinds(&timeline, class),
+        "kinds": report::simulated::exchanged(&timeline, class),
     }))
-}
-
-fn kinds(timeline: &Timeline<'_>, class: &Class) -> Vec<Value> {
-    let one = |it: &simulate::Exchanged| {
-        json!({
-            "kind": it.kind,
-            "phase": it.phase.name(),
-            "count": it.count,
-            "seconds": it.seconds,
-            "exposed_seconds": it.exposed,
-        })
-    };
-    timeline.exchanged(class).iter().map(one).collect()
 }

@@ -35,7 +35,7 @@ pub use pin::{Pin, is_called};
 pub use pipeline::{Arrival, Crossing, Pipeline, Stage, by_two_clocks};
 pub use plan::{
     Assignment, Control, Copy, Hidden, Holding, LeftOut, MachineName, ModelFile, Part, Plan, Proof,
-    SpaceSize, Term, Transfer,
+    SpaceSize, Term, Transfer, held,
 };
 pub use recipe::{Loss, NoDecay, Precision, Recipe, Recompute, Scaling};
 pub use roles::{Constant, Roles, Tie, Why};

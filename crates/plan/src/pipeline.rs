@@ -5,7 +5,7 @@ use planner_ir::Phase;
 use schedule::{Schedule, StageTimes};
 
 use crate::clocks::Clock;
-use crate::plan::{Assignment, Copy, Holding, MachineName, Part, Plan, Proof, Term};
+use crate::plan::{Assignment, Copy, Holding, MachineName, Part, Plan, Proof, Term, held};
 use crate::recipe::Recipe;
 
 /// How a training step is run in stages, each on devices of its own.
@@ -90,6 +90,11 @@ impl Pipeline {
     pub fn devices(&self) -> u64 {
         let end = |stage: &Stage| stage.first_device + stage.plan.mesh.devices();
         self.stages.iter().map(end).max().unwrap_or(0)
+    }
+
+    /// What the fullest device holds (bytes).
+    pub fn held(&self) -> u64 {
+        self.memory.iter().map(|of_group| held(of_group)).max().unwrap_or(0)
     }
 
     /// What a device of a group can hold (bytes).

@@ -172,6 +172,11 @@ pub struct Holding {
     pub bytes: u64,
 }
 
+/// All that a device holds (bytes).
+pub fn held(memory: &[Holding]) -> u64 {
+    memory.iter().map(|it| it.bytes).sum()
+}
+
 /// How good a plan is.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub enum Proof {

@@ -186,6 +186,6 @@ fn narrowed(mut plan: Plan, u: &mut Unstructured<'_>) -> Result<Plan> {
 /// The plan with what the fullest device holds, and a capacity for that.
 pub(crate) fn with_memory(mut plan: Plan) -> Plan {
     plan.memory = memory::holdings(&plan);
-    plan.capacity = plan.memory.iter().map(|it| it.bytes).sum::<u64>() + 64;
+    plan.capacity = crate::held(&plan.memory) + 64;
     plan
 }

@@ -6,7 +6,7 @@ use cost_models::throughput::Throughput;
 use driver::generation::planned::held;
 use files::{Failure, machine, plan_file};
 use plan::json::Content;
-use plan::{Generation, Holding, Pipeline, Plan, Proof};
+use plan::{Generation, Pipeline, Plan, Proof};
 use report::summary::{self, generation, staged};
 use report::throughput;
 use serde_json::{Value, json};
@@ -57,7 +57,7 @@ fn of_plan(plan: &Plan, throughput: Option<&Throughput>) -> Value {
         "mesh": plan.mesh.to_string(),
         "seconds": plan.seconds(),
         "lower_bound": bound(&plan.proof, plan.seconds()),
-        "memory_bytes": total(&plan.memory),
+        "memory_bytes": plan::held(&plan.memory),
         "capacity_bytes": plan.capacity,
         "terms": terms(&plan.estimate),
         "strategy": plan::strategy(plan),
@@ -69,7 +69,7 @@ fn of_plan(plan: &Plan, throughput: Option<&Throughput>) -> Value {
 /// The fullest group is the one that is nearest to what it may hold.
 fn of_pipeline(pipeline: &Pipeline, throughput: Option<&Throughput>) -> Value {
     let groups = pipeline.memory.iter().enumerate();
-    let held = groups.map(|(group, memory)| (pipeline.capacity_of(group), total(memory)));
+    let held = groups.map(|(group, memory)| (pipeline.capacity_of(group), plan::held(memory)));
     let (capacity, memory) =
         held.min_by_key(|(capacity, held)| i128::from(*capacity) - i128::from(*held)).unwrap_or_default();
     let stages = &pipeline.stages;
@@ -102,10 +102,6 @@ fn of_generation(generation: &Generation, held: u64, throughput: Option<&Through
     facts["kind"] = json!("generation");
     facts["memory_bytes"] = json!(held);
     facts
-}
-
-fn total(memory: &[Holding]) -> u64 {
-    memory.iter().map(|it| it.bytes).sum()
 }
 
 fn terms(estimate: &[plan::Term]) -> Vec<Value> {

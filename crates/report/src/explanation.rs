@@ -48,7 +48,7 @@ pub struct Explanation<'a> {
 impl Explanation<'_> {
     /// For people.
     pub fn text(&self) -> String {
-        let mut told = Told { plan: self.plan, text: String::new() };
+        let mut told = Told { of: self.plan, text: String::new() };
         told.header();
         told.time();
         throughput::lines(self.throughput.as_ref(), 12).iter().for_each(|line| told.line(line));
@@ -138,19 +138,21 @@ pub fn kept_whole(graph: &Graph) -> Vec<String> {
 }
 
 /// The text, as it grows.
-struct Told<'a> {
-    plan: &'a Plan,
+struct Told<'a, T> {
+    of: &'a T,
     text: String,
 }
 
-impl Told<'_> {
+impl<T> Told<'_, T> {
     fn line(&mut self, words: &str) {
         // Writing to a string does not fail.
         let _ = writeln!(self.text, "{words}");
     }
+}
 
+impl Told<'_, Plan> {
     fn header(&mut self) {
-        let plan = self.plan;
+        let plan = self.of;
         self.line(&format!("model       {} (SHA-256 {:.12}..)", plan.model.path, plan.model.sha256));
         let dims: Vec<String> = plan.model.dims.iter().map(|(name, size)| format!("{name}={size}")).collect();
         if !dims.is_empty() {
@@ -165,9 +167,9 @@ impl Told<'_> {
     }
 
     fn time(&mut self) {
-        let total = self.plan.seconds();
+        let total = self.of.seconds();
         self.line(&format!("\ntime of a step  {}", seconds(total)));
-        let mut terms: Vec<_> = self.plan.estimate.iter().collect();
+        let mut terms: Vec<_> = self.of.estimate.iter().collect();
         terms.sort_by(|a, b| b.seconds.total_cmp(&a.seconds));
         for term in terms {
             self.line(&format!(
@@ -177,12 +179,12 @@ impl Told<'_> {
                 percent(term.seconds, total)
             ));
         }
-        summary::hidden(self.plan, 20).iter().for_each(|line| self.line(line));
+        summary::hidden(self.of, 20).iter().for_each(|line| self.line(line));
     }
 
     fn memory(&mut self) {
-        let plan = self.plan;
-        let total = plan.memory.iter().map(|it| it.bytes).sum();
+        let plan = self.of;
+        let total = plan::held(&plan.memory);
         let free = plan.capacity.saturating_sub(total);
         self.line(&format!(
             "\nmemory of the fullest device  {} of {} ({} free)",
@@ -196,7 +198,7 @@ impl Told<'_> {
     }
 
     fn communication(&mut self) {
-        let traffic = plan::communication(self.plan);
+        let traffic = plan::communication(self.of);
         let sent: Vec<_> = traffic.iter().filter(|it| it.bytes > 0).collect();
         let total = sent.iter().map(|it| it.bytes).sum();
         self.line(&format!("\ncommunication  {} received by all devices", bytes(total)));
@@ -206,13 +208,13 @@ impl Told<'_> {
     }
 
     fn search(&mut self, others: &[(Manner, Price)]) {
-        let (space, mut how) = (&self.plan.space, proof(self.plan));
-        let fastest = others.iter().filter(|(_, price)| is_faster(price, self.plan.seconds()));
+        let (space, mut how) = (&self.of.space, proof(self.of));
+        let fastest = others.iter().filter(|(_, price)| is_faster(price, self.of.seconds()));
         for (manner, _) in fastest {
             // A search of another, smaller space looks at more of it.
             how += &format!("; {}, which lies outside of what was searched, is faster", manner.name());
         }
-        let saturated = match &left_out(self.plan)[..] {
+        let saturated = match &left_out(self.of)[..] {
             _ if space.saturated => "saturated",
             "" => "not saturated: more programs may be equal",
             words => &format!("not saturated: all would be too large a space ({words})"),
@@ -225,7 +227,7 @@ impl Told<'_> {
     }
 
     fn otherwise(&mut self, others: &[(Manner, Price)]) {
-        let now = self.plan.seconds();
+        let now = self.of.seconds();
         self.line("\notherwise, by the same prices (weights may lie split and be fetched)");
         self.line(&format!("  {:<42} {:>12}", "this plan", seconds(now)));
         for (manner, price) in others {
@@ -257,13 +259,13 @@ impl Told<'_> {
         }
         let in_steps =
             |it: &Assignment| matches!(it, Assignment::Computed { partition, .. } if partition.steps > 1);
-        if let Some(it) = self.plan.assignments.iter().position(in_steps) {
-            let name = &self.plan.graph.nodes[it].origin;
+        if let Some(it) = self.of.assignments.iter().position(in_steps) {
+            let name = &self.of.graph.nodes[it].origin;
             self.line(&format!(
                 "\nin steps    `--diagram {name}` draws how blocks move, and others' likewise"
             ));
         }
-        let returned = explained::returned(self.plan);
+        let returned = explained::returned(self.of);
         if !returned.is_empty() {
             self.line("\nreturned");
         }
@@ -284,7 +286,7 @@ impl Told<'_> {
     }
 
     fn alternatives(&mut self, alternatives: &[Alternative<'_>]) {
-        let now = self.plan.seconds();
+        let now = self.of.seconds();
         self.line("\nif one operation were not computed as it is, wherever its block stands");
         for Alternative { block, operation, price } in alternatives {
             let more = more(price, now);
@@ -304,13 +306,13 @@ impl Told<'_> {
             // A block stands in few places.
             (count + times, time + f64::from(u32::try_from(times).unwrap_or(u32::MAX)) * it.seconds)
         });
-        let total = self.plan.seconds();
+        let total = self.of.seconds();
         self.line(&format!(
             "\nreplicated  {count} operations are computed whole by every device: {} ({})",
             seconds(time),
             percent(time, total)
         ));
-        let regions = kept_whole(&self.plan.graph);
+        let regions = kept_whole(&self.of.graph);
         if regions.is_empty() {
             self.line("kept whole  nothing: no shape or branch depends on data");
         } else {

@@ -105,6 +105,20 @@ pub struct Simulated<'a> {
     pub timeline: &'a Timeline<'a>,
 }
 
+/// What a class of ranks exchanges, by kind and part of a step, for programs.
+pub fn exchanged(timeline: &Timeline<'_>, class: &Class) -> Vec<Value> {
+    let one = |it: &Exchanged| {
+        json!({
+            "kind": it.kind,
+            "phase": it.phase.name(),
+            "count": it.count,
+            "seconds": it.seconds,
+            "exposed_seconds": it.exposed,
+        })
+    };
+    timeline.exchanged(class).iter().map(one).collect()
+}
+
 impl Simulated<'_> {
     /// For people; what was written, and where, is said too.
     pub fn text(&self, written: &[(&str, &Path)]) -> String {
@@ -238,19 +252,9 @@ impl Simulated<'_> {
     /// For programs.
     pub fn json(&self) -> Value {
         let Self { planned, cluster, timeline } = self;
-        let kind = |it: &Exchanged| {
-            json!({
-                "kind": it.kind,
-                "phase": it.phase.name(),
-                "count": it.count,
-                "seconds": it.seconds,
-                "exposed_seconds": it.exposed,
-            })
-        };
         let class = |class: &Class| {
-            let exchanged = timeline.exchanged(class);
             let mut value = json!({
-                "exchanged": exchanged.iter().map(kind).collect::<Vec<Value>>(),
+                "exchanged": exchanged(timeline, class),
                 "ranks": class.ranks,
                 "seconds": class.seconds,
                 "computing_seconds": class.computing,

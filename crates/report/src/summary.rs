@@ -62,7 +62,7 @@ pub fn summary(
     }
     hidden(plan, 18).into_iter().for_each(&mut line);
     throughput::lines(throughput, 11).into_iter().for_each(&mut line);
-    let total = plan.memory.iter().map(|it| it.bytes).sum();
+    let total = plan::held(&plan.memory);
     line(format!(
         "memory     {} of {} on the fullest device",
         quantity::bytes(total),

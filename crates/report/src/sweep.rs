@@ -68,12 +68,6 @@ pub fn shown(what: What, at: u64) -> String {
     }
 }
 
-/// What the fullest device of a pipeline holds (bytes).
-fn held(answer: &Answer) -> u64 {
-    let group = |memory: &Vec<plan::Holding>| memory.iter().map(|it| it.bytes).sum::<u64>();
-    answer.pipeline.memory.iter().map(group).max().unwrap_or(0)
-}
-
 /// For people.
 pub fn text(what: What, points: &[Point]) -> String {
     let mut text = String::new();
@@ -88,7 +82,7 @@ pub fn text(what: What, points: &[Point]) -> String {
                     .flat_map(Throughput::lines)
                     .map(|(_, words)| words + ", ")
                     .collect::<String>(),
-                quantity::bytes(held(answer)),
+                quantity::bytes(answer.pipeline.held()),
                 point.devices,
                 answer.chosen,
                 answer.kind.name()
@@ -123,7 +117,7 @@ pub fn table(what: What, points: &[Point]) -> String {
                 "{},{},{},{},{},{},{},{},{},{},{}",
                 point.at,
                 answer.pipeline.seconds(),
-                held(answer),
+                answer.pipeline.held(),
                 answer.chosen.meshes.len(),
                 answer.chosen.sizes(),
                 answer.chosen.micro_batches,
@@ -150,7 +144,7 @@ pub fn object(what: What, point: &Point) -> Value {
         Ok(answer) => json!({
             column(what): point.at,
             "step_seconds": answer.pipeline.seconds(),
-            "held_bytes": held(answer),
+            "held_bytes": answer.pipeline.held(),
             "groups": answer.chosen.meshes.len(),
             "mesh": answer.chosen.sizes(),
             "microbatches": answer.chosen.micro_batches,
@@ -183,7 +177,7 @@ pub fn drawn(what: What, points: &[Point]) -> String {
             panel("step (s)", vec![line("predicted", &|answer| answer.pipeline.seconds())]),
             panel(
                 "fullest device (GB)",
-                vec![line("held", &|answer| cost_models::units::exact(held(answer)) / 1e9)],
+                vec![line("held", &|answer| cost_models::units::exact(answer.pipeline.held()) / 1e9)],
             ),
         ],
     )

@@ -16,7 +16,7 @@ use crate::live::Live;
 use crate::offers::Offers;
 use crate::prepare::are_alike;
 use crate::problem::{SearchError, real};
-use crate::request::{PlanError, Request, UNBOUNDED, bytes};
+use crate::request::{PlanError, Request, UNBOUNDED};
 use crate::section::{Cut, Section};
 use weighed::{Asked, Least, Weighed};
 
@@ -26,12 +26,12 @@ mod weighed; // the plan of least time by weights
 /// What a plan takes if a device holds so much of it where nothing is exchanged ahead (bytes): with what has to be there
 /// early for what it says is hidden.
 pub fn wanted(plan: &Plan, live: Live, least: u64) -> u64 {
-    bytes(&plan.memory).max(least.saturating_add(early(plan, live)))
+    plan::held(&plan.memory).max(least.saturating_add(early(plan, live)))
 }
 
 /// What a plan takes with these micro-batches under way, as the search counts it (bytes): with what has to be there early.
 pub fn takes(plan: &Plan, live: Live) -> u64 {
-    bytes(&memory(plan, live)).saturating_add(early(plan, live))
+    plan::held(&memory(plan, live)).saturating_add(early(plan, live))
 }
 
 /// A program that was derived for the variants chosen.
@@ -120,7 +120,7 @@ fn is_open(found: &Outcome) -> bool {
             // What memory leaves open among all partitions, it leaves open among fewer.
             plan::Proof::Gap { lower_bound } if *missed <= MISSED * lower_bound => false,
             plan::Proof::Gap { lower_bound } if !plan.space.left_out.contains(&LeftOut::Steps) => {
-                let held: u64 = plan.memory.iter().map(|it| it.bytes).sum();
+                let held = plan::held(&plan.memory);
                 let is_full = real(held) > NEARLY * real(plan.capacity);
                 plan.seconds() > (1.0 + OPEN[usize::from(is_full)]) * lower_bound
             }

@@ -82,12 +82,7 @@ pub const UNBOUNDED: u64 = 1 << 52;
 
 /// What a plan counts of the fullest device, and no more.
 pub fn counted(plan: &Plan) -> Result<(Vec<Holding>, u64), String> {
-    Ok((plan.memory.clone(), bytes(&plan.memory)))
-}
-
-/// What is held in all (bytes).
-pub(crate) fn bytes(memory: &[Holding]) -> u64 {
-    memory.iter().map(|it| it.bytes).sum()
+    Ok((plan.memory.clone(), plan::held(&plan.memory)))
 }
 
 /// Why there is no plan.

@@ -4,8 +4,9 @@ use std::collections::BTreeMap;
 
 use cost_models::collective::{all_reduce, reduce_scatter};
 use cost_models::machine::{Machine, Precision};
+use cost_models::quantity::whole_bytes;
 use cost_models::topology::Topology;
-use cost_models::units::{Bytes, exact};
+use cost_models::units::exact;
 use files::Failure;
 use plan::{Load, Recompute};
 use planner_ir::{Contract, Graph, Node, OpClass, Phase, Source, StateKind};
@@ -114,7 +115,7 @@ impl<'a> Sizes<'a> {
         let (runs, examples) = (exact(setup.micro_batches), self.examples / exact(setup.micro_batches));
         let again = if setup.recompute == Recompute::Full { self.forward } else { 0.0 };
         let work = (self.forward + self.backward + again) * examples / (groups * each * REACHED);
-        let bytes = |it: f64| Bytes(super::units(it));
+        let bytes = |it: f64| whole_bytes(it.floor());
         let along = |count: u64, stride: u64| {
             let ranks: Vec<u64> = (0..count).map(|it| it * stride).collect();
             self.topology.group(&ranks).ok()

@@ -38,7 +38,7 @@ pub fn too_much(pipeline: &Pipeline) -> Vec<TooMuch> {
         let schedule = kind.schedule(groups, pipeline.schedule.chunks, micro_batches).ok()?;
         let other = Pipeline { schedule, ..pipeline.clone() };
         let memory = lower::pipelined(&other).and_then(|it| it.memory()).ok()?;
-        let bytes = memory.iter().map(|it| it.iter().map(|holding| holding.bytes).sum::<u64>());
+        let bytes = memory.iter().map(|it| plan::held(it));
         let beyond = |&(group, bytes): &(usize, u64)| bytes.saturating_sub(pipeline.capacity_of(group));
         let (group, bytes) = bytes.enumerate().max_by_key(|it| (beyond(it), it.1))?;
         (beyond(&(group, bytes)) > 0).then_some(TooMuch { kind, group, bytes })

@@ -1,16 +1,16 @@
 //! `explain` of a pipeline, in words and for programs: its stages, what crosses between them, and what is done when.
 
-use std::fmt::Write as _;
 use std::path::Path;
 
 use autoparallel::mesh;
 use autoparallel::staged::{kind, too_much};
 use cost_models::quantity::{bytes, counted, percent, seconds};
 use cost_models::throughput::Throughput;
-use plan::{Holding, Pipeline, Recompute, strategy};
+use plan::{Pipeline, Recompute, strategy};
 use schedule::{Kind, Timeline};
 use serde_json::{Value, json};
 
+use super::Told;
 use crate::chart::Chart;
 use crate::explained;
 use crate::summary::staged::summary_json;
@@ -37,7 +37,7 @@ pub struct Explanation<'a> {
 impl Explanation<'_> {
     /// For people.
     pub fn text(&self) -> String {
-        let mut told = Told { pipeline: self.pipeline, text: String::new() };
+        let mut told = Told { of: self.pipeline, text: String::new() };
         told.header();
         told.time(self.timeline);
         throughput::lines(self.throughput.as_ref(), 12).iter().for_each(|line| told.line(line));
@@ -81,20 +81,9 @@ pub fn title(pipeline: &Pipeline) -> String {
     format!("{} of {}, in milliseconds", schedule(pipeline), model(pipeline))
 }
 
-/// The text, as it grows.
-struct Told<'a> {
-    pipeline: &'a Pipeline,
-    text: String,
-}
-
-impl Told<'_> {
-    fn line(&mut self, words: &str) {
-        // Writing to a string does not fail.
-        let _ = writeln!(self.text, "{words}");
-    }
-
+impl Told<'_, Pipeline> {
     fn header(&mut self) {
-        let pipeline = self.pipeline;
+        let pipeline = self.of;
         self.line(&format!("model       {}", model(pipeline)));
         self.line(&format!(
             "machine     {}, {}",
@@ -114,7 +103,7 @@ impl Told<'_> {
     }
 
     fn time(&mut self, timeline: &Timeline) {
-        let pipeline = self.pipeline;
+        let pipeline = self.of;
         let total = pipeline.seconds();
         self.line(&format!("\ntime of a step  {}", seconds(total)));
         for term in &pipeline.estimate {
@@ -128,7 +117,7 @@ impl Told<'_> {
     }
 
     fn stages(&mut self) {
-        let pipeline = self.pipeline;
+        let pipeline = self.of;
         for (number, stage) in pipeline.stages.iter().enumerate() {
             let (times, update) = stage.plan.phases(pipeline.schedule.splits_backward);
             let end = pipeline.stages.get(number + 1).map(|next| next.first_block);
@@ -159,9 +148,9 @@ impl Told<'_> {
     }
 
     fn memory(&mut self) {
-        let pipeline = self.pipeline;
+        let pipeline = self.of;
         for (group, holdings) in pipeline.memory.iter().enumerate() {
-            let held = total(holdings);
+            let held = plan::held(holdings);
             let capacity = pipeline.capacity_of(group);
             let free = capacity.saturating_sub(held);
             self.line(&format!(
@@ -183,14 +172,14 @@ impl Told<'_> {
 
     fn crossings(&mut self) {
         let mut between: Vec<(usize, usize)> = Vec::new();
-        for (from, to, ..) in arrivals(self.pipeline) {
+        for (from, to, ..) in arrivals(self.of) {
             if !between.contains(&(from, to)) {
                 between.push((from, to));
             }
         }
         for pair in between {
             self.line(&format!("\nfrom stage {} to stage {}", pair.0, pair.1));
-            for (_, _, name, arrival) in arrivals(self.pipeline).filter(|it| (it.0, it.1) == pair) {
+            for (_, _, name, arrival) in arrivals(self.of).filter(|it| (it.0, it.1) == pair) {
                 self.line(&format!(
                     "  {name:<14} {:>12} {:>12}  {}",
                     bytes(arrival.bytes),
@@ -243,10 +232,6 @@ fn beyond(pipeline: &Pipeline) -> Vec<String> {
         ));
     }
     all
-}
-
-fn total(holdings: &[Holding]) -> u64 {
-    holdings.iter().map(|it| it.bytes).sum()
 }
 
 fn model(pipeline: &Pipeline) -> &str {

@@ -192,5 +192,5 @@ fn terms(all: &[plan::Term]) -> Vec<Value> {
 
 /// What a device holds of a plan (bytes).
 pub fn held(plan: &Plan) -> u64 {
-    plan.memory.iter().map(|it| it.bytes).sum()
+    plan::held(&plan.memory)
 }

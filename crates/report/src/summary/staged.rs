@@ -39,7 +39,7 @@ pub fn summary(pipeline: &Pipeline, schedule: &str, throughput: Option<&Throughp
     }
     throughput::lines(throughput, 11).into_iter().for_each(&mut line);
     for (group, memory) in pipeline.memory.iter().enumerate() {
-        let held = memory.iter().map(|it| it.bytes).sum();
+        let held = plan::held(memory);
         let kept = memory.iter().filter(|it| it.kind == "activations").map(|it| it.bytes).sum();
         line(format!(
             "memory     group {group}: {} of {}, of which {} for micro-batches under way",

@@ -342,7 +342,7 @@ fn held_by(request: &Request<'_>, plan: &mut Plan) -> Result<[u64; 2], PlanError
     plan.memory = memory(plan, request.live);
     let (memory, least) = (request.memory)(plan).map_err(PlanError::Memory)?;
     plan.memory = memory;
-    Ok([wanted(plan, request.live, least), plan.memory.iter().map(|it| it.bytes).sum()])
+    Ok([wanted(plan, request.live, least), plan::held(&plan.memory)])
 }
 
 fn size(programs: &[Prepared<'_>]) -> SpaceSize {

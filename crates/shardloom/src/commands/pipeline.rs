@@ -333,9 +333,7 @@ fn less_memory(pipeline: &Pipeline, arguments: &PlanArguments, cluster: &Cluster
     let work = throughput::work_of_stages(pipeline);
     let of = Of { model: Some(arguments.model()), work: &work };
     let [there, room] = held_there(Job::of_pipeline(pipeline), arguments.runtime?, cluster, of)?;
-    let held = |memory: &Vec<::plan::Holding>| memory.iter().map(|it| it.bytes).sum::<u64>();
-    let own = pipeline.memory.iter().map(held).max()?;
-    (there > room).then(|| quantity::whole_bytes(exact(own) * room / there).0)
+    (there > room).then(|| quantity::whole_bytes(exact(pipeline.held()) * room / there).0)
 }
 
 /// The meshes that each group may have where all have the same.
