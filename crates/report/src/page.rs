@@ -11,7 +11,7 @@ mod about; // what a plan is of, and what it comes to
 
 use serde_json::Value;
 
-pub use about::{About, Sections, held};
+pub use about::{About, Sections};
 pub use exchanges::Ranks;
 pub use parts::{Program, groups, programs};
 pub use timeline::timeline;

@@ -139,9 +139,11 @@ impl<'a> About<'a> {
             Content::Plan(plan) => groups(&[of_plan(plan)]),
             Content::Generation(generation) => {
                 // Both steps are there at once; their kinds are told of the one that is larger.
-                let fullest = generation.plans().map(|(_, plan)| plan).max_by_key(|plan| held(plan));
+                let fullest =
+                    generation.plans().map(|(_, plan)| plan).max_by_key(|plan| plan::held(&plan.memory));
                 let fullest = fullest.unwrap_or(&generation.decode);
-                let beside = said["held_bytes"].as_u64().unwrap_or(0).saturating_sub(held(fullest));
+                let beside =
+                    said["held_bytes"].as_u64().unwrap_or(0).saturating_sub(plan::held(&fullest.memory));
                 let mut holdings = fullest.memory.clone();
                 holdings.push(Holding { kind: "the other step".to_owned(), bytes: beside });
                 groups(&[(0, fullest.mesh.devices(), &holdings, fullest.capacity)])
@@ -188,9 +190,4 @@ fn model(model: &plan::ModelFile) -> String {
 
 fn terms(all: &[plan::Term]) -> Vec<Value> {
     all.iter().map(|it| json!({ "name": it.name, "seconds": it.seconds })).collect()
-}
-
-/// What a device holds of a plan (bytes).
-pub fn held(plan: &Plan) -> u64 {
-    plan::held(&plan.memory)
 }

@@ -4,13 +4,13 @@ use std::path::Path;
 
 use ::export::{Job, Target as Runtime};
 use ::plan::json::Content;
-use ::plan::{MachineName, Plan, strategy};
+use ::plan::{MachineName, Plan, held, strategy};
 use cost_models::cluster::Cluster;
 use cost_models::quantity;
 use cost_models::throughput::Throughput;
 use driver::pipeline::{self, Target};
 use files::{Failure, written};
-use report::page::{self, About, held};
+use report::page::{self, About};
 use report::throughput;
 use serde_json::{Value, json};
 use simulate::Order;
@@ -137,7 +137,7 @@ fn limits(
     };
     let fixed = plan.pins.iter().map(|pin| search::Fixed::of(pin, &plan.mesh)).collect();
     let prepared = pipeline::Prepared { fixed, ..prepared };
-    let before = held(plan);
+    let before = held(&plan.memory);
     let one = |part: f64| {
         let capacity = quantity::whole_bytes(part * cost_models::units::exact(before)).0;
         context.progress.say(format!("planning with {}", quantity::bytes(capacity)));
@@ -145,7 +145,7 @@ fn limits(
         Ok(match pipeline::plan(&prepared, &plan.model, &target, &mut |_, _| {}) {
             Ok(made) => json!({
                 "capacity": capacity,
-                "bytes": held(&made),
+                "bytes": held(&made.memory),
                 "seconds": made.seconds(),
                 "strategy": strategy(&made),
             }),

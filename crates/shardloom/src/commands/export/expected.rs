@@ -50,6 +50,15 @@ pub(super) fn of(job: &Job<'_>, exported: &Exported, cluster: &Cluster, of: Of<'
     Some(Expected { title: exported.target.title(), of: expected.map(with_rate) })
 }
 
+/// What a framework takes for a plan that is made for it.
+fn expected(job: Job<'_>, target: Target, cluster: &Cluster, plan: Of<'_>) -> Option<Expected> {
+    let job = job.on(super::device(cluster));
+    match ::export::export(&job, target) {
+        Ok(exported) => of(&job, &exported, cluster, plan),
+        Err(error) => Some(Expected { title: target.title(), of: Err(error.to_string()) }),
+    }
+}
+
 /// What a framework holds of the fullest device by its own figures for a plan that is made for it, and what it may
 /// (bytes); nothing where that is not known.
 pub(in crate::commands) fn held_there(
@@ -58,9 +67,7 @@ pub(in crate::commands) fn held_there(
     cluster: &Cluster,
     plan: Of<'_>,
 ) -> Option<[f64; 2]> {
-    let job = job.on(super::device(cluster));
-    let exported = ::export::export(&job, target).ok()?;
-    let (expected, _) = of(&job, &exported, cluster, plan)?.of.ok()?;
+    let (expected, _) = expected(job, target, cluster, plan)?.of.ok()?;
     Some([expected.held, expected.room])
 }
 
@@ -71,12 +78,7 @@ pub(in crate::commands) fn say_expected(
     text: &mut String,
     json: &mut Value,
 ) {
-    let job = job.on(super::device(cluster));
-    let made = |target: Target| match ::export::export(&job, target) {
-        Ok(exported) => of(&job, &exported, cluster, plan),
-        Err(error) => Some(Expected { title: target.title(), of: Err(error.to_string()) }),
-    };
-    let Some(expected) = target.and_then(made) else { return };
+    let Some(expected) = target.and_then(|target| expected(job, target, cluster, plan)) else { return };
     for line in expected.lines() {
         *text += &line;
         text.push('\n');
