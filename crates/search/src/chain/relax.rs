@@ -7,6 +7,7 @@
 //! until the cheapest path of what was found costs no more.
 
 use std::collections::BTreeMap;
+use std::mem::swap;
 use std::sync::Arc;
 
 use planner_ir::advance;
@@ -368,25 +369,33 @@ impl Relaxation {
                 self.wish(global, &wishes).unwrap_or_else(|| first_least(once[global].iter().copied()))
             })
             .collect();
+        let mut blocks = self.priced(costs, Some(&globals), starts)?;
         // Where costs are bounds, the first wish is taken.
         if !self.is_wide() {
-            let fixed_cost = |globals: &[usize]| -> Result<f64, SearchError> {
-                let blocks = self.priced(costs, Some(globals), starts)?;
-                Ok(paid(once, globals) + self.cost(&blocks, Of::Found, &[]))
+            let cost = |globals: &[usize], blocks: &[Block<'_>]| {
+                paid(once, globals) + self.cost(blocks, Of::Found, &[])
             };
-            let mut best = fixed_cost(&globals)?;
+            let mut best = cost(&globals, &blocks);
             for global in 0..globals.len() {
+                let users = self.users(global);
                 for choice in 0..once[global].len() {
+                    if choice == globals[global] {
+                        continue;
+                    }
                     let mut other = globals.clone();
                     other[global] = choice;
-                    let cost = if other == globals { best } else { fixed_cost(&other)? };
-                    if cost < best {
-                        (best, globals) = (cost, other);
+                    let mut priced = self.priced_of(&users, costs, Some(&other), starts)?;
+                    exchange(&mut blocks, &users, &mut priced);
+                    let with = cost(&other, &blocks);
+                    if with < best {
+                        (best, globals) = (with, other);
+                    } else {
+                        exchange(&mut blocks, &users, &mut priced);
                     }
                 }
             }
         }
-        let fixed = (costs.0, self.priced(costs, Some(&globals), starts)?);
+        let fixed = (costs.0, blocks);
         let choices = self.refined(fixed, least(paid(once, &globals)), (starts, close)).choices;
         let choices = choices.map(|choices| ChainChoices { globals, ..choices });
         Ok(Relaxed { choices, bound })
@@ -402,16 +411,34 @@ impl Relaxation {
         uses.into_iter().next()
     }
 
+    /// The segments that use a global: no other changes with it.
+    fn users(&self, global: usize) -> Vec<usize> {
+        let uses = |it: &usize| self.chain.segments[*it].shared.iter().any(|it| it.global == global);
+        (0..self.segments.len()).filter(uses).collect()
+    }
+
     /// All segments reduced, the globals fixed to `fixed` if they are not kept.
     fn priced(
         &self,
+        costs: (Goal, &Prices),
+        fixed: Option<&[usize]>,
+        starts: &Starts,
+    ) -> Result<Vec<Block<'_>>, SearchError> {
+        let all: Vec<usize> = (0..self.segments.len()).collect();
+        self.priced_of(&all, costs, fixed, starts)
+    }
+
+    /// The same of some segments.
+    fn priced_of(
+        &self,
+        segments: &[usize],
         (goal, prices): (Goal, &Prices),
         fixed: Option<&[usize]>,
         starts: &Starts,
     ) -> Result<Vec<Block<'_>>, SearchError> {
-        let segments = self.segments.par_iter().enumerate();
-        let priced = segments.map(|(number, ready)| {
-            ready.block(goal, (prices.resident, &prices.live[number]), fixed, starts.of(goal, number))
+        let priced = segments.par_iter().map(|&number| {
+            let live = (prices.resident, &prices.live[number][..]);
+            self.segments[number].block(goal, live, fixed, starts.of(goal, number))
         });
         // Of several errors the first, whichever segment is done first.
         priced.collect::<Vec<_>>().into_iter().collect()
@@ -473,6 +500,11 @@ type Path = Vec<(usize, Vec<usize>)>;
 /// What these choices of the globals cost once.
 fn paid(once: &[Vec<f64>], globals: &[usize]) -> f64 {
     once.iter().zip(globals).map(|(costs, &choice)| costs[choice]).sum()
+}
+
+/// Puts others in these places, and what was there in theirs.
+fn exchange<T>(all: &mut [T], places: &[usize], others: &mut [T]) {
+    places.iter().zip(others).for_each(|(&place, other)| swap(&mut all[place], other));
 }
 
 /// For each segment, the needful choices of what its blocks may be.
