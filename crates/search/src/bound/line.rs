@@ -63,14 +63,22 @@ pub(super) fn follow(search: &mut Search<'_>) -> Result<(), SearchError> {
     let close = CLOSE[usize::from(!search.is_large())];
     let (mut rounds, mut is_raised) = (0, false);
     let mut multipliers = vec![0.0; search.rows.len()];
+    let mut asked = f64::INFINITY;
     while rounds < ROUNDS {
         let Some(highest) = top(&seen, most) else { break };
-        multipliers = highest.multipliers;
+        if highest.multipliers != multipliers {
+            (multipliers, asked) = (highest.multipliers, f64::INFINITY);
+        }
         let mut is_low = highest.is_edge;
         // Nothing lies below what is proven.
         if highest.height - search.bound > allowed(search, close, highest.height.abs()) {
-            rounds += 1;
             let close = closely(search, highest.height);
+            // What was asked here is lower than what was found: nothing more comes of it.
+            if close >= asked {
+                break;
+            }
+            asked = close;
+            rounds += 1;
             let Some(next) = line(search, (&multipliers, close))? else { break };
             is_low &= next.over(&multipliers) > 0.0;
             seen.push(next);
