@@ -379,7 +379,8 @@ impl Relaxation {
             for global in 0..globals.len() {
                 let users = self.users(global);
                 for choice in 0..once[global].len() {
-                    if choice == globals[global] {
+                    // Nothing costs less than where each block chooses its own.
+                    if choice == globals[global] || best <= bound + close * bound.abs() {
                         continue;
                     }
                     let mut other = globals.clone();
