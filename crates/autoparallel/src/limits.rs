@@ -31,18 +31,40 @@ const ROLES: [&[Parallelism]; 7] = [
 ];
 
 impl Limits {
-    /// What the axes of a mesh may be for, each way once; none if there are more axes than kinds of parallelism.
-    pub fn rules(&self, mesh: &Mesh, groups: usize) -> Vec<Rules> {
+    /// What the axes of a mesh may be for, each way once; none if there are more axes than kinds of parallelism. Where
+    /// it is given how many data parallel devices share experts, those lie along one axis, and others may lie along
+    /// one before it.
+    pub fn rules(&self, mesh: &Mesh, groups: usize, experts: Option<u64>) -> Vec<Rules> {
         let wide = |axis: &&Axis| axis.size > 1;
         let count = mesh.axes.iter().filter(wide).count();
-        let of = |roles: &&[Parallelism]| {
+        let of = |roles: &[Parallelism]| {
             let mut roles = roles.iter().copied();
             // An axis of one device does nothing.
             let role =
                 |axis: &Axis| if wide(&axis) { roles.next() } else { None }.unwrap_or(Parallelism::Data);
-            self.of_roles(&mesh.axes.iter().map(role).collect::<Vec<_>>(), groups)
+            let roles: Vec<Parallelism> = mesh.axes.iter().map(role).collect();
+            self.over_experts(mesh, self.of_roles(&roles, groups), experts)
         };
-        ROLES.iter().filter(|roles| roles.len() == count.max(1)).map(of).collect()
+        let apart = |roles: &&[Parallelism]| roles[0] == Parallelism::Data && experts.is_some_and(|it| it > 1);
+        let replicas = ROLES.iter().filter(|it| apart(it)).map(|it| [&[Parallelism::Data], *it].concat());
+        let all = ROLES.iter().map(|it| it.to_vec()).chain(replicas);
+        all.filter(|roles| roles.len() == count.max(1)).filter_map(|roles| of(&roles)).collect()
+    }
+
+    /// The same, where experts are split over so many data parallel devices, and the axis that they lie along: nothing
+    /// if there is none such.
+    fn over_experts(&self, mesh: &Mesh, mut rules: Rules, experts: Option<u64>) -> Option<Rules> {
+        let Some(experts) = experts else { return Some(rules) };
+        rules.axes.iter_mut().for_each(|it| it.experts = OverExperts::AsOthers);
+        if experts > 1 {
+            let of_data = |at: &usize| rules.axes[*at].role == Parallelism::Data && mesh.axes[*at].size > 1;
+            let inner = (0..rules.axes.len()).rev().find(of_data)?;
+            if mesh.axes[inner].size != experts {
+                return None;
+            }
+            rules.axes[inner].experts = OverExperts::Split;
+        }
+        Some(rules)
     }
 
     /// Those of a runtime that runs all that there is, so that nothing is limited but what axes are for.
@@ -105,7 +127,7 @@ mod tests {
         let said = |mesh: &str| {
             let mesh = Mesh::parse(mesh).unwrap();
             let said = |it| format!("{} {}", in_words(it), data(&mesh, it));
-            LIMITS.rules(&mesh, 1).iter().map(said).collect::<Vec<_>>()
+            LIMITS.rules(&mesh, 1, None).iter().map(said).collect::<Vec<_>>()
         };
         assert_eq!(said("4"), ["data 4", "tensor 1", "context 1"]);
         assert_eq!(said("4x2"), ["data x tensor 4", "data x context 4", "context x tensor 1"]);

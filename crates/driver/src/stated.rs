@@ -198,12 +198,7 @@ fn strategy(setup: &Setup, cluster: &Cluster) -> Result<Strategy, String> {
     }
     let [_, chunks, micro_batches] = schedule::sizes(setup);
     let [chunks, micro_batches] = [chunks, micro_batches].map(|it| u64::try_from(it).unwrap_or(u64::MAX));
-    let zero = match setup.zero {
-        Zero::Nothing => 0,
-        Zero::Optimizer => 1,
-        Zero::Gradients => 2,
-        Zero::WeightsInNode | Zero::Weights => 3,
-    };
+    let zero = setup.zero.stage();
     let sharded = match setup.zero {
         Zero::WeightsInNode => (cluster.devices_per_node() / tp).clamp(1, dp),
         _ => dp,
@@ -231,6 +226,7 @@ fn strategy(setup: &Setup, cluster: &Cluster) -> Result<Strategy, String> {
         zero: if dp > 1 { zero } else { 0 },
         context: cp,
         experts: ep,
+        across: ep > cluster.devices_per_node(),
         pipeline: pp,
         chunks,
         layers: layers(setup, chunks)?,

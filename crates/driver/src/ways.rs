@@ -52,7 +52,7 @@ fn of_training(runtime: Runtime, given: Option<&Mesh>, machine: &Machine) -> Res
     let limits = limits(runtime)?;
     let all = || limits.meshes(machine.devices(), machine.devices_per_node());
     let meshes = given.map_or_else(all, |it| vec![it.clone()]);
-    let rules = |mesh: &Mesh| limits.rules(mesh, 1);
+    let rules = |mesh: &Mesh| limits.rules(mesh, 1, None);
     let ways: Vec<Way> = meshes
         .into_iter()
         .flat_map(|mesh| rules(&mesh).into_iter().map(move |it| (mesh.clone(), Some(it))))

@@ -64,11 +64,12 @@ fn together(strategy: &Strategy, title: &str, lost: &mut Vec<String>) -> Vec<u64
 pub(crate) fn files(strategy: &Strategy, model: &Model, lost: &mut Vec<String>) -> Vec<File> {
     // What of the router no parameter tells.
     let router = if model.router_bias { "the router's groups and scale, " } else { "" };
+    let library = if strategy.across { "the library DeepEP, " } else { "" };
     let mut text = format!(
         "# Arguments of Megatron-LM for a plan of Shardloom. In a script of bash:\n\
          #   source megatron.sh\n\
          #   torchrun .. pretrain_gpt.py \"${{SHARDLOOM_ARGS[@]}}\" ..\n\
-         # Yours to add: the tokenizer, data, the rotary base, {router}learning rates, how long to train.\n\
+         # Yours to add: the tokenizer, data, the rotary base, {router}{library}learning rates, how long to train.\n\
          SHARDLOOM_ARGS=(\n",
     );
     let told = told(strategy, model);

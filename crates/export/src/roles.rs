@@ -58,7 +58,8 @@ fn role(along: &Along) -> Parallelism {
     Parallelism::ALL.into_iter().rev().max_by_key(|&it| bytes(it)).unwrap_or(Parallelism::Data)
 }
 
-/// The stage of ZeRO that half of what is used whole has at least.
+/// The stage of ZeRO that half of what is used whole has at least; the first if anything is sharded, for it takes no
+/// longer than none: what is reduced and gathered is as much.
 fn zero(along: &Along) -> u8 {
     let [first, second, third] = along.stages;
     let whole = (along.data + along.context).max(first + second + third);
@@ -66,7 +67,7 @@ fn zero(along: &Along) -> u8 {
     match () {
         () if most(third) => 3,
         () if most(third + second) => 2,
-        () if most(third + second + first) => 1,
+        () if third + second + first > 0 => 1,
         () => 0,
     }
 }

@@ -33,6 +33,8 @@ pub struct Strategy {
     pub context: u64,
     /// Expert parallelism, over devices of the other kinds.
     pub experts: u64,
+    /// Whether devices that share experts are known to be on several nodes.
+    pub across: bool,
     /// Pipeline parallelism: groups of devices.
     pub pipeline: u64,
     /// Stages of each group.
@@ -148,6 +150,7 @@ pub fn read(job: &Job<'_>, model: &Model, target: &'static str) -> Result<Read, 
         zero: if data > 1 || common.context > 1 { common.zero } else { 0 },
         context: common.context,
         experts: common.experts,
+        across: job.device().is_some_and(|device| common.experts > device.of_node),
         pipeline: groups,
         chunks: number(job.chunks()),
         layers: layers.of_stages.clone(),

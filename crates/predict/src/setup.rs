@@ -89,6 +89,19 @@ pub enum Zero {
     Weights,
 }
 
+impl Zero {
+    /// Its number, in nodes or among all.
+    #[must_use]
+    pub fn stage(self) -> u8 {
+        match self {
+            Self::Nothing => 0,
+            Self::Optimizer => 1,
+            Self::Gradients => 2,
+            Self::WeightsInNode | Self::Weights => 3,
+        }
+    }
+}
+
 /// Recomputation in the backward pass.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Recompute {

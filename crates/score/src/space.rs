@@ -108,17 +108,11 @@ impl Space {
     pub fn of(runner: Runner) -> Self {
         let whole = Self::whole();
         let Some(range) = runner.target().range() else { return whole };
-        let stage = |it: &Zero| match it {
-            Zero::Nothing => 0,
-            Zero::Optimizer => 1,
-            Zero::Gradients => 2,
-            Zero::WeightsInNode | Zero::Weights => 3,
-        };
         // In nodes alone torchtitan splits them.
         let has = |it: &Zero| *it != Zero::WeightsInNode || runner == Runner::Torchtitan;
         let zero = range
             .zero
-            .map(|stages| ZERO.iter().copied().filter(|it| has(it) && stages.contains(&stage(it))).collect());
+            .map(|stages| ZERO.iter().copied().filter(|it| has(it) && stages.contains(&it.stage())).collect());
         let recompute: &[Recompute] = match runner {
             Runner::Megatron | Runner::Bridge => &[Recompute::None, Recompute::Selective, Recompute::Full],
             Runner::Torchtitan => {

@@ -13,18 +13,23 @@ use planner_ir::{DType, Op, Optimizer};
 use predict::cluster::Links;
 use predict::config;
 use predict::framework::Framework;
-use predict::kinds::{self, kinds};
+use predict::kinds::{self, Kind, kinds};
+use predict::setup::{Dispatch, Recompute, Setup};
 use serde_json::{Value, json};
 
 use crate::errors;
 use crate::read::{self, Beside};
-use crate::space::Runner;
+use crate::space::{Best, Choice, Runner, Search, Space};
 
 /// What a framework takes.
 #[derive(Clone, Debug)]
 pub struct Expected {
     /// Which.
     pub runner: Runner,
+    /// What it is told, as a setup.
+    pub setup: Setup,
+    /// On which kinds of nodes.
+    pub kinds: Vec<Kind>,
     /// The time of a step, by terms.
     pub time: Estimate,
     /// How far its published runs are from what is predicted, in the mean (percent).
@@ -35,6 +40,29 @@ pub struct Expected {
     pub room: f64,
     /// Whether it fits.
     pub fits: bool,
+}
+
+impl Expected {
+    /// The fastest setup that fits of those that the framework runs and a plan can be, by its figures: of allowed ones.
+    pub fn fastest(&self, allowed: &dyn Fn(&Choice) -> bool) -> Result<Best, String> {
+        let Setup { model, .. } = &self.setup;
+        let devices = self.setup.devices();
+        let space = Space::of(self.runner);
+        let node = self.kinds.iter().map(|it| it.cluster.machine.devices_per_node()).min().unwrap_or(u64::MAX);
+        let can_be = |it: &Choice| {
+            let data = devices / (it.tp * it.pp * it.cp);
+            // Devices that share experts are of one axis, of those that share the batch.
+            let experts = model.experts.is_none() || it.ep > 1 && it.etp == 1 && data.is_multiple_of(it.ep)
+                || it.ep == 1 && it.etp == it.tp;
+            // Exports choose how tokens reach them.
+            let once = (it.dispatch == Some(Dispatch::OncePerNode)) == (it.ep > node);
+            let reached = it.ep == 1 || !space.once || once;
+            let again = [Recompute::None, Recompute::Selective, Recompute::Full];
+            experts && reached && again.contains(&it.recompute) && allowed(it)
+        };
+        let search = Search { base: &self.setup, kinds: &self.kinds };
+        search.best(&space, &can_be).map_err(|error| error.to_string())
+    }
 }
 
 /// What a framework takes for what it is told of a job, on machines with how many devices each; nothing of what is
@@ -116,6 +144,8 @@ fn priced(
     let answer = kinds::answer(&setup, &kinds).map_err(|error| error.to_string())?;
     Ok(Expected {
         runner,
+        setup,
+        kinds,
         time: answer.time,
         error: errors::together(&errors::of_steps(runner)),
         held: answer.held.total(),

@@ -117,6 +117,10 @@ pub struct Pins {
     pub context: Option<u64>,
     /// How many split examples, those that are farthest apart: `dp`.
     pub data: Option<u64>,
+    /// Over how many of these, the nearest, experts are split: `ep`.
+    pub experts: Option<u64>,
+    /// The highest stage of ZeRO.
+    pub zero: Option<u8>,
     /// How many micro-batches.
     pub micro_batches: Option<u64>,
     /// What is computed again.
@@ -138,8 +142,8 @@ impl Pins {
         for pin in all {
             let wrong =
                 |expected: &str| Failure::Usage(format!("`--pin {pin}` is no decision, expected {expected}"));
-            let forms = "stages=MESHES, cut=BLOCKS, pp=N, tp=N, cp=N, dp=N, microbatches=N, chunks=N, \
-                         recompute=none|selective|full, schedule=NAME or OPERATION=PARTITION such as \
+            let forms = "stages=MESHES, cut=BLOCKS, pp=N, tp=N, cp=N, dp=N, ep=N, zero=N, microbatches=N, \
+                         chunks=N, recompute=none|selective|full, schedule=NAME or OPERATION=PARTITION such as \
                          /mlp/*=[a,-,-]";
             // Names of operations may have any letters, partitions have no `=`.
             let (name, value) = pin.rsplit_once('=').ok_or_else(|| wrong(forms))?;
@@ -161,6 +165,11 @@ impl Pins {
                 "tp" => pins.tensor = Some(number()?),
                 "cp" => pins.context = Some(number()?),
                 "dp" => pins.data = Some(number()?),
+                "ep" => pins.experts = Some(number()?),
+                "zero" => {
+                    let stage = value.parse::<u8>().ok().filter(|it| *it <= 3);
+                    pins.zero = Some(stage.ok_or_else(|| wrong("a stage of ZeRO, 0 to 3"))?);
+                }
                 "microbatches" => pins.micro_batches = Some(number()?),
                 "chunks" => pins.chunks = Some(place()?),
                 "schedule" => {
@@ -195,7 +204,7 @@ impl Pins {
         let wrong = |words: String| Err(Failure::Usage(words));
         match (&self.meshes, &self.cut) {
             (Some(_), _) if self.groups.is_some() || self.are_for_something() => wrong(
-                "`--pin stages=..` says the mesh of each group: leave the pins of pp, tp, cp and dp out"
+                "`--pin stages=..` says the mesh of each group: leave the pins of pp, tp, cp, dp, ep and zero out"
                     .to_owned(),
             ),
             (None, Some(_)) => wrong(
@@ -215,7 +224,7 @@ impl Pins {
 
     /// Whether it is pinned what axes are for.
     pub(super) fn are_for_something(&self) -> bool {
-        self.tensor.is_some() || self.context.is_some() || self.data.is_some()
+        [self.tensor, self.context, self.data, self.experts].iter().any(Option::is_some) || self.zero.is_some()
     }
 
     /// Whether only plans are looked at in which each axis of a mesh is for one thing.
@@ -293,6 +302,7 @@ fn rules_of(
         None if pins.are_for_something() => &any,
         None => return vec![None],
     };
+    let highest = |rules: Rules| Rules { zero: pins.zero.unwrap_or(rules.zero).min(rules.zero), ..rules };
     let is_pinned = |rules: &Rules| {
         let pinned = [
             (Parallelism::Data, pins.data),
@@ -301,12 +311,13 @@ fn rules_of(
         ];
         pinned.into_iter().all(|(role, pin)| pin.is_none_or(|pin| limits::size(mesh, rules, role) == pin))
     };
-    let all = limits.rules(mesh, groups).into_iter();
-    all.filter(|rules| falls(rules) && is_pinned(rules)).map(Some).collect()
+    let all = limits.rules(mesh, groups, pins.experts).into_iter();
+    all.filter(|rules| falls(rules) && is_pinned(rules)).map(highest).map(Some).collect()
 }
 
 /// The meshes of groups of so many devices, in part of a node or in whole ones, with the places along data: of two axes,
-/// of which the inner one is within a node, and of three where those of the one between are pinned.
+/// of which the inner one is within a node, of three where those of the one between are pinned, and one more for those
+/// of data that do not share experts.
 fn of_size(question: &Question<'_>, each: u64) -> Vec<(u64, Mesh)> {
     let (pins, node) = (question.pins, question.machine().devices_per_node());
     if each > node && !each.is_multiple_of(node) {
@@ -321,7 +332,12 @@ fn of_size(question: &Question<'_>, each: u64) -> Vec<(u64, Mesh)> {
         if data * context * tensor != each {
             continue;
         }
-        let sizes: Vec<u64> = [data, context, tensor].into_iter().filter(|&it| it > 1).collect();
+        let experts = pins.experts.filter(|it| *it > 1).unwrap_or(data);
+        if experts == 0 || !data.is_multiple_of(experts) {
+            continue;
+        }
+        let sizes = [data / experts, experts, context, tensor];
+        let sizes: Vec<u64> = sizes.into_iter().filter(|&it| it > 1).collect();
         let mesh = (data, Mesh::of_sizes(if sizes.is_empty() { &[1] } else { &sizes }));
         if !meshes.contains(&mesh) {
             meshes.push(mesh);
@@ -381,7 +397,8 @@ pub(super) fn none(question: &Question<'_>) -> Failure {
     let node = question.cluster.devices_per_node();
     Failure::Usage(format!(
         "no setup of {} has what is pinned, with {} examples in a step: {} devices in nodes of {node} fall into \
-         pp groups of dp x cp x tp, in part of a node or whole ones; examples into micro-batches of dp parts",
+         pp groups of dp x cp x tp, in part of a node or whole ones, and dp into parts of ep; examples into \
+         micro-batches of dp parts",
         question.cluster.full_name(),
         question.examples,
         question.cluster.devices(),

@@ -226,8 +226,15 @@ fn degrees(strategy: &Strategy) -> Vec<One> {
         vec![of_model("expert_tensor_parallel_size", tensor)],
     ));
     if experts > 1 {
-        let keys = vec![of_model("moe_token_dispatcher_type", "alltoall")];
-        all.push(said("--moe-token-dispatcher-type alltoall", keys));
+        // DeepEP sends a token to a node once, however many of its experts are there, and wants its weights in f32.
+        let kind = if strategy.across { "flex" } else { "alltoall" };
+        let keys = vec![of_model("moe_token_dispatcher_type", kind)];
+        all.push(said(format!("--moe-token-dispatcher-type {kind}"), keys));
+    }
+    if strategy.across {
+        let keys = [("moe_flex_dispatcher_backend", "deepep"), ("moe_router_dtype", "fp32")];
+        let keys = keys.map(|(key, value)| of_model(key, value)).to_vec();
+        all.push(said("--moe-flex-dispatcher-backend deepep --moe-router-dtype fp32", keys));
     }
     let staged = strategy.pipeline > 1;
     let stages = layout(&strategy.layers_and_further());

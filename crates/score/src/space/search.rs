@@ -108,22 +108,23 @@ impl Search<'_> {
         Ok(all)
     }
 
-    /// The cheapest setup of a space: those with the lowest floors are priced first, until floors are above the
-    /// best.
-    pub fn best(&self, space: &Space) -> Result<Best, ClusterError> {
+    /// The cheapest setup of a space, of those choices that are allowed: those with the lowest floors are priced
+    /// first, until floors are above the best.
+    pub fn best(&self, space: &Space, allowed: &dyn Fn(&Choice) -> bool) -> Result<Best, ClusterError> {
         let others = choice::others(space);
         let mut best = Best { found: None, setups: 0, priced: 0 };
         if runs(space, self.base) {
-            best.found = Some(self.now()?).filter(|it| it.fits);
+            best.found = Some(self.now()?).filter(|it| it.fits && allowed(&it.choice));
         }
         for (floor, shape) in self.floors(space)? {
-            let rest = &others[usize::from(shape.pp > 1)];
+            let rest = others[usize::from(shape.pp > 1)].iter();
+            let choices = rest.map(|&(zero, recompute)| Choice { zero, recompute, ..shape });
+            let rest: Vec<Choice> = choices.filter(allowed).collect();
             best.setups += 2 * u64::try_from(rest.len()).unwrap_or(u64::MAX);
             if best.found.as_ref().is_some_and(|found| floor >= found.seconds) {
                 continue;
             }
-            for (zero, recompute) in rest {
-                let choice = Choice { zero: *zero, recompute: *recompute, ..shape };
+            for choice in rest {
                 best.priced += 2;
                 if !fits(&choice.setup(self.base), self.kinds)? {
                     continue;

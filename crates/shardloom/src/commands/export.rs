@@ -22,7 +22,7 @@ use super::{Context, Said};
 use crate::arguments::{ExportArguments, To};
 use expected::Expected;
 
-pub(super) use expected::{Of, held_there, say_expected};
+pub(super) use expected::{Of, expected_there, say_expected};
 
 /// Writes a plan for another runtime.
 pub(crate) fn export(arguments: &ExportArguments, context: &Context<'_, '_>) -> Result<Said, Failure> {

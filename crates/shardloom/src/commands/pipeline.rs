@@ -1,5 +1,7 @@
 //! `plan` in stages: a model and a machine to the file of a pipeline.
 
+mod there; // for a framework, by its figures
+
 use std::collections::BTreeMap;
 use std::fmt::Write as _;
 use std::path::Path;
@@ -10,10 +12,9 @@ use autoparallel::limits::Limits;
 use autoparallel::mesh;
 use cost_models::cluster::Cluster;
 use cost_models::quantity;
-use cost_models::units::exact;
 use driver::compile::{self, Imported};
 use driver::derived;
-use driver::pipeline::cluster::{Answer, Pins, Question, cheapest};
+use driver::pipeline::cluster::{Pins, Question, cheapest};
 use driver::pipeline::staged::{Forward, Meshes, Order, Wanted, kind, staged, too_much};
 use driver::pipeline::{self, Stage, parameters};
 use driver::training::derived_pipeline;
@@ -30,13 +31,12 @@ use report::weight_roles::Weights;
 use schedule::{Kind, Schedule};
 use search::Rules;
 
-use super::export::{Of, held_there, say_expected};
+use super::export::{Of, say_expected};
 use super::{Context, Said, stopped};
 use crate::arguments::{PlanArguments, Stages};
 use crate::progress::Progress;
 
-/// How often a cluster is planned with less memory, where a framework holds more of a device than there is.
-const ROUNDS: usize = 4;
+use there::Settled;
 
 /// Plans a training step in stages: on the mesh that is given for each group of devices, or the best
 /// of several.
@@ -131,7 +131,7 @@ fn ways<'a>(
     }
     let of = |&meshes: &Meshes<'a>| match meshes {
         Meshes::Alike(mesh) => {
-            Ok(limits.rules(mesh, usize::MAX).into_iter().map(|it| (meshes, Some(it))).collect::<Vec<_>>())
+            Ok(limits.rules(mesh, usize::MAX, None).into_iter().map(|it| (meshes, Some(it))).collect::<Vec<_>>())
         }
         Meshes::Each(_) => Err(Failure::Usage(format!(
             "`--for`: {} has one mesh for all stages, expected `--stages N`",
@@ -224,7 +224,8 @@ pub(super) fn cluster(
     let file = model_file::open_for(arguments.model(), arguments.recipe.graph())?;
     context.progress.say_left_out(&file);
     file.spares(&arguments.output)?;
-    let answer = answer((arguments, &file), machines, examples, arguments.target.memory(), context.progress)?;
+    let Settled { answer, led } =
+        answer((arguments, &file), machines, examples, arguments.target.memory(), context.progress)?;
     let (all, priced) = answer.looked_at;
     let meshes = &answer.chosen.meshes;
     // Of groups that are alike, on nodes of one kind, more is proven than of all.
@@ -240,6 +241,9 @@ pub(super) fn cluster(
         }
     };
     let mut before = format!("chosen     {}; {all} setups, {priced} of them priced, {gap}\n", answer.chosen);
+    if let Some(led) = led {
+        let _ = writeln!(before, "fastest    {led}");
+    }
     let capacity = arguments.target.memory().or_else(|| Some(machines.single()?.usable_memory().0));
     if let (Some(runtime), Some(capacity)) = (arguments.runtime, capacity)
         && answer.pipeline.capacity < capacity
@@ -270,7 +274,7 @@ pub(super) fn answer(
     examples: u64,
     memory: Option<u64>,
     progress: &Progress,
-) -> Result<Answer, Failure> {
+) -> Result<Settled, Failure> {
     let wanted = &arguments.pipeline;
     let recipe = recipe(arguments)?;
     let dim = &wanted.batch_dim;
@@ -301,39 +305,22 @@ pub(super) fn answer(
         compile::refuse_impossible(&graph, &header(micro_batches), BTreeMap::new())?;
         Ok(graph)
     };
-    let mut question = Question {
-        file,
-        header: &header,
-        imported: &imported,
-        recipe: &recipe,
-        cluster,
-        kind: 0,
-        memory,
-        examples,
-        pins: &pins,
-        thorough: wanted.thorough,
-    };
-    let mut nearest: Option<Answer> = None;
-    for _ in 0..ROUNDS {
-        let answer = match (cheapest(&question, &|words| progress.say(words)), nearest) {
-            (Ok(answer), _) => answer,
-            (Err(Failure::Input(_)), Some(nearest)) => return Ok(nearest),
-            (Err(failure), _) => return Err(failure),
+    let ask = |pins: &Pins, memory: Option<u64>| {
+        let question = Question {
+            file,
+            header: &header,
+            imported: &imported,
+            recipe: &recipe,
+            cluster,
+            kind: 0,
+            memory,
+            examples,
+            pins,
+            thorough: wanted.thorough,
         };
-        let Some(less) = less_memory(&answer.pipeline, arguments, cluster) else { return Ok(answer) };
-        question.memory = Some(less);
-        nearest = Some(answer);
-    }
-    nearest.ok_or_else(|| Failure::internal("plan", "no pipeline was looked for"))
-}
-
-/// How much memory a device may have to be planned for (bytes), where the framework that runs a plan holds more than
-/// there is by its own figures: as much less than the plan holds.
-fn less_memory(pipeline: &Pipeline, arguments: &PlanArguments, cluster: &Cluster) -> Option<u64> {
-    let work = throughput::work_of_stages(pipeline);
-    let of = Of { model: Some(arguments.model()), work: &work };
-    let [there, room] = held_there(Job::of_pipeline(pipeline), arguments.runtime?, cluster, of)?;
-    (there > room).then(|| quantity::whole_bytes(exact(pipeline.held()) * room / there).0)
+        cheapest(&question, &|words| progress.say(words))
+    };
+    there::settled((pins, memory), (arguments, cluster, examples), &ask)
 }
 
 /// The meshes that each group may have where all have the same.

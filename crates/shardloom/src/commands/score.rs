@@ -61,9 +61,9 @@ pub(crate) fn score(arguments: &ScoreArguments, context: &Context<'_, '_>) -> Re
     let now = search.now().map_err(wrong)?;
     let space = Space::of(runner);
     context.progress.say("pricing every setup that the framework runs");
-    let within = search.best(&space).map_err(wrong)?;
+    let within = search.best(&space, &|_| true).map_err(wrong)?;
     context.progress.say("pricing every setup");
-    let overall = search.best(&Space::whole()).map_err(wrong)?;
+    let overall = search.best(&Space::whole(), &|_| true).map_err(wrong)?;
     let changes = search.changes(&space, &now).map_err(wrong)?;
     if let Some(path) = &arguments.output {
         written::write(path, stated.as_bytes())?;

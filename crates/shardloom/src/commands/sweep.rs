@@ -35,7 +35,7 @@ pub(super) fn sweep(arguments: &SweepArguments, context: &mut Context<'_, '_>) -
             _ => plan.target.memory(),
         };
         let batch = if what == What::Batch { at } else { examples(plan)? };
-        let found = answer((plan, &file), &machine, batch, memory, context.progress);
+        let found = answer((plan, &file), &machine, batch, memory, context.progress).map(|it| it.answer);
         if let Err(failure @ (Failure::Usage(_) | Failure::Internal(_))) = found {
             return Err(failure);
         }

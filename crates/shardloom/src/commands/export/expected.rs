@@ -59,16 +59,14 @@ fn expected(job: Job<'_>, target: Target, cluster: &Cluster, plan: Of<'_>) -> Op
     }
 }
 
-/// What a framework holds of the fullest device by its own figures for a plan that is made for it, and what it may
-/// (bytes); nothing where that is not known.
-pub(in crate::commands) fn held_there(
+/// What a framework takes for a plan that is made for it, by its own figures; nothing where that is not known.
+pub(in crate::commands) fn expected_there(
     job: Job<'_>,
     target: Target,
     cluster: &Cluster,
     plan: Of<'_>,
-) -> Option<[f64; 2]> {
-    let (expected, _) = expected(job, target, cluster, plan)?.of.ok()?;
-    Some([expected.held, expected.room])
+) -> Option<told::Expected> {
+    Some(expected(job, target, cluster, plan)?.of.ok()?.0)
 }
 
 /// Adds what a framework takes for a plan that was made for it to what is said of the plan.
