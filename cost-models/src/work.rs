@@ -83,13 +83,7 @@ pub fn operation(device: &Device, work: &Work<'_>) -> Seconds {
         OpClass::Recurrence(it) => {
             recurrence::time(device, it, operands).max(touch(device, operands, results))
         }
-        OpClass::Experts(ExpertsClass::Forward { active }) => {
-            experts(device, operands.len() - 2, active, whole, operands)
-        }
-        // Two products for each of the forward ones, and the hidden units again.
-        OpClass::Experts(ExpertsClass::Gradient { active }) => {
-            experts(device, 3 * (operands.len() - 3) - 1, active, whole, operands)
-        }
+        OpClass::Experts(class) => experts(device, class, whole, operands),
         OpClass::Convolution(ConvolutionClass::Forward(conv)) => {
             let [groups, points, made, window] = window_sizes(conv, &operands[1], &results[0]);
             product(device, groups, [points, made, window], &operands[0])
@@ -248,14 +242,24 @@ fn product(device: &Device, batch: u64, [m, n, k]: [u64; 3], type_: &Type) -> Se
 }
 
 /// The time of so many products of each expert that the device has.
-fn experts(device: &Device, products: usize, active: u64, whole: &[Type], operands: &[Type]) -> Seconds {
+fn experts(device: &Device, class: ExpertsClass, whole: &[Type], operands: &[Type]) -> Seconds {
     let (x, up) = (&operands[0].shape, &operands[2].shape);
+    let (active, products) = expert_products(class, operands);
     let experts = whole[2].shape[0].max(1);
     let rows = (x[0] * active * up[0]).div_ceil(experts).max(1);
     // One product after another for each expert, over its share of the rows.
     let each = rows.div_ceil(up[0].max(1));
-    let products = u64::try_from(products).unwrap_or(u64::MAX);
     exact(products * up[0]) * product(device, 1, [each, up[1], up[2]], &operands[0])
+}
+
+/// How many experts a row goes to, and how many products each of them is.
+fn expert_products(class: ExpertsClass, operands: &[Type]) -> (u64, u64) {
+    let (active, products) = match class {
+        ExpertsClass::Forward { active } => (active, operands.len() - 2),
+        // Two products for each of the forward ones, and the hidden units again.
+        ExpertsClass::Gradient { active } => (active, 3 * (operands.len() - 3) - 1),
+    };
+    (active, u64::try_from(products).unwrap_or(u64::MAX))
 }
 
 /// A contraction as a matrix product: batch, m, n, k.

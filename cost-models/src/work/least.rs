@@ -13,7 +13,7 @@
 
 use planner_ir::{AttentionClass, ConvolutionClass, GatherClass, MovementClass, Op, OpClass, Type};
 
-use super::{product_sizes, window_sizes};
+use super::{expert_products, product_sizes, window_sizes};
 use crate::compute::{self, Attention, Seen};
 use crate::machine::{Device, Pass, Precision};
 use crate::units::{Flops, Seconds, exact};
@@ -44,8 +44,13 @@ pub fn least(device: &Device, op: &Op, operands: &[Type], results: &[Type]) -> S
         OpClass::Attention(AttentionClass::Gradient(attributes)) => {
             attended(device, attributes, operands, 2.5).max(all())
         }
-        // How rows fall to experts decides.
-        OpClass::Experts(_) => Seconds::ZERO,
+        // Which bytes are read of weights depends on how rows fall to experts.
+        OpClass::Experts(class) => {
+            let (rows, up) = (operands[0].shape[0], &operands[2].shape);
+            let (active, products) = expert_products(class, operands);
+            let work: f64 = 2.0 * [products, rows, active, up[1], up[2]].map(exact).iter().product::<f64>();
+            multiplied(device, Flops(work), &operands[0])
+        }
         OpClass::Movement(MovementClass::Reorder) if op.keeps_order(&operands[0]) => Seconds::ZERO,
         OpClass::Movement(MovementClass::Slice) => touched(device, &[results, results]),
         OpClass::Gather(GatherClass::Rows | GatherClass::Elements) => {

@@ -249,11 +249,15 @@ impl<'a> Asked<'a> {
         let numbers: Vec<usize> = (0..setups.len()).collect();
         let variants: Vec<&[usize]> = numbers.chunk_by(alike).collect();
         let fits = |known: &[Outcome<Priced>], it: usize| known[it].lower_bound.is_finite();
-        let lightest = |all: &&[usize]| all.iter().copied().find(|&it| fits(&known, it));
-        let mut asked: Vec<usize> = variants.iter().filter_map(lightest).collect();
-        let guesses: Vec<f64> = setups.iter().map(guess).collect();
-        asked.sort_by(|&a, &b| guesses[a].total_cmp(&guesses[b]).then(a.cmp(&b)));
+        // What promises much where more is computed again is asked with less of it too.
+        let lightest = |all: &&[usize]| {
+            let promised = all.iter().map(|&it| guess(&setups[it])).fold(f64::INFINITY, f64::min);
+            Some((promised, all.iter().copied().find(|&it| fits(&known, it))?))
+        };
+        let mut asked: Vec<(f64, usize)> = variants.iter().filter_map(lightest).collect();
+        asked.sort_by(|a, b| a.0.total_cmp(&b.0).then(a.1.cmp(&b.1)));
         asked.truncate(many);
+        let asked: Vec<usize> = asked.into_iter().map(|it| it.1).collect();
         let mut below = f64::INFINITY;
         for batch in asked.chunks(BATCH) {
             let ask = |&it: &usize| self.price(it, &[None], below).unwrap_or_else(|_| nothing());

@@ -1,6 +1,6 @@
 //! Pieces against the whole: no split of an operation takes less of all devices together.
 
-use planner_ir::{Attention, Binary, Blind, Contract, DType, Label, Real};
+use planner_ir::{Attention, Binary, Blind, Contract, DType, Label, Real, Unary};
 
 use super::*;
 use crate::machine::shipped;
@@ -75,6 +75,11 @@ fn no_split_takes_less_than_the_least() {
             hold(name, &attention(None), &of, &[0, 1, 2, 4], &[4, 12, 2048, 2048, 128], dtype);
             hold(name, &attention(None), &of, &[0, 1, 2, 4], &[4, 12, 512, 4096, 128], dtype);
             hold(name, &attention(Some(1024)), &of, &[0, 1, 2, 4], &[4, 12, 2048, 2048, 128], dtype);
+            // Rows, experts, hidden units and the size of rows.
+            let of = [&[0, 3][..], &[0, 1], &[1, 2, 3], &[1, 2, 3], &[1, 3, 2], &[0, 3]];
+            let (activation, sizes) = (Unary::Silu, [4096, 8, 1536, 1024]);
+            hold(name, &Op::Experts { activation, active: 2 }, &of[..5], &[0, 3], &sizes, dtype);
+            hold(name, &Op::ExpertsGradient { activation, active: 2 }, &of, &[0, 3], &sizes, dtype);
         }
     }
 }

@@ -7,6 +7,7 @@ use cost_models::machine::{Machine, Precision};
 use cost_models::quantity::whole_bytes;
 use cost_models::topology::Topology;
 use cost_models::units::exact;
+use cost_models::work;
 use files::Failure;
 use plan::{Load, Recompute};
 use planner_ir::{Contract, Graph, Node, OpClass, Phase, Source, StateKind};
@@ -145,9 +146,16 @@ impl<'a> Sizes<'a> {
     }
 }
 
-/// What a product takes at the peak of a device (seconds); other operations nothing.
+/// What a product takes at the peak of a device (seconds), those of experts too; other operations nothing.
 fn product(machine: &Machine, graph: &Graph, node: &Node) -> f64 {
-    let OpClass::MatrixProduct(Contract { left, right, .. }) = node.op.class() else { return 0.0 };
+    let Contract { left, right, .. } = match node.op.class() {
+        OpClass::MatrixProduct(contract) => contract,
+        OpClass::Experts(_) => {
+            let (operands, results) = (graph.types_of(&node.operands), graph.types_of(&node.results));
+            return work::least(&machine.device, &node.op, &operands, &results).0;
+        }
+        _ => return 0.0,
+    };
     let mut sizes = BTreeMap::new();
     for (labels, &value) in [(left, &node.operands[0]), (right, &node.operands[1])] {
         sizes.extend(labels.iter().zip(&graph.type_of(value).shape));

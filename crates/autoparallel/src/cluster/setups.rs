@@ -269,7 +269,7 @@ pub(super) fn all(question: &Question<'_>) -> Result<Vec<Setup>, Failure> {
         let each = devices / groups;
         let groups = usize::try_from(groups).unwrap_or(usize::MAX);
         for (data, mesh) in of_size(question, each) {
-            for micro_batches in micro_batches(*examples, data, pins) {
+            for micro_batches in counts_of(*examples, [data, each], pins) {
                 for rules in rules_of(question, (groups, &mesh), micro_batches) {
                     for recompute in again(pins) {
                         let (mesh, rules) = (mesh.clone(), rules.clone());
@@ -403,6 +403,12 @@ pub(super) fn none(question: &Question<'_>) -> Failure {
         question.examples,
         question.cluster.devices(),
     ))
+}
+
+/// The numbers of micro-batches where examples fall into parts for the devices along data, or for all, descending.
+fn counts_of(examples: u64, parts: [u64; 2], pins: &Pins) -> Vec<u64> {
+    let all: BTreeSet<u64> = parts.iter().flat_map(|&it| micro_batches(examples, it, pins)).collect();
+    all.into_iter().rev().collect()
 }
 
 /// The numbers of micro-batches of so many examples, where the first axis of meshes has so many places.
