@@ -44,6 +44,8 @@ pub use setups::{Chosen, Pins, Setup};
 const MOST: usize = 8;
 /// So many setups are asked how fast they are, if not all.
 const ASKED: usize = 24;
+/// So many of each number of groups, at least.
+const OF_EACH: usize = 2;
 /// How many times as many where axes are for one thing each.
 const KINDS: usize = 3;
 /// How many at a time.
@@ -151,7 +153,9 @@ pub fn cheapest(question: &Question<'_>, say: &dyn Fn(String)) -> Result<Answer,
     let (mut bound, mut priced) = (0.0, 0);
     // All setups are asked after the answer without them is there: more to compose of is not always better.
     // Of each mesh there are as many setups as there are things that its axes may be for.
-    let each = if question.pins.are_ruled() { KINDS } else { 1 };
+    let kinds = if question.pins.are_ruled() { KINDS } else { 1 };
+    // Guesses say less of experts, which axes split or not.
+    let each = if sizes.has_experts() { 2 * kinds } else { kinds };
     let rounds = if question.thorough { vec![ASKED * each, usize::MAX] } else { vec![ASKED * each] };
     for many in rounds {
         let (first, numbers) = asked.first(&|setup| sizes.guess(setup), many);
@@ -256,6 +260,15 @@ impl<'a> Asked<'a> {
         };
         let mut asked: Vec<(f64, usize)> = variants.iter().filter_map(lightest).collect();
         asked.sort_by(|a, b| a.0.total_cmp(&b.0).then(a.1.cmp(&b.1)));
+        // Guesses tell setups of as many groups apart better than others: the best of each number come first.
+        let mut of_groups: BTreeMap<usize, usize> = BTreeMap::new();
+        let mut is_first = |&(_, it): &(f64, usize)| {
+            let before = of_groups.entry(setups[it].groups).or_default();
+            *before += 1;
+            *before <= OF_EACH
+        };
+        let (mut asked, others): (Vec<_>, Vec<_>) = asked.into_iter().partition(&mut is_first);
+        asked.extend(others);
         asked.truncate(many);
         let asked: Vec<usize> = asked.into_iter().map(|it| it.1).collect();
         let mut below = f64::INFINITY;
@@ -424,6 +437,8 @@ impl<'a> Asked<'a> {
             }
             let fits = |(kind, chunks): (Kind, usize)| {
                 let (seconds, first) = by(blocks, setup, (kind, chunks), *message, room)?;
+                // One group takes what its plan does: what blocks take says nothing of sums beside other blocks.
+                let seconds = if setup.groups == 1 { plan.seconds() } else { seconds };
                 Some((seconds, Priced { kind, chunks, first }))
             };
             outcome.ways = schedules(question, setup).into_iter().filter_map(fits).collect();

@@ -45,7 +45,8 @@ impl Limits {
             let roles: Vec<Parallelism> = mesh.axes.iter().map(role).collect();
             self.over_experts(mesh, self.of_roles(&roles, groups), experts)
         };
-        let apart = |roles: &&[Parallelism]| roles[0] == Parallelism::Data && experts.is_some_and(|it| it > 1);
+        let apart =
+            |roles: &&[Parallelism]| roles[0] == Parallelism::Data && experts.is_some_and(|it| it > 1);
         let replicas = ROLES.iter().filter(|it| apart(it)).map(|it| [&[Parallelism::Data], *it].concat());
         let all = ROLES.iter().map(|it| it.to_vec()).chain(replicas);
         all.filter(|roles| roles.len() == count.max(1)).filter_map(|roles| of(&roles)).collect()

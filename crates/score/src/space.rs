@@ -110,9 +110,9 @@ impl Space {
         let Some(range) = runner.target().range() else { return whole };
         // In nodes alone torchtitan splits them.
         let has = |it: &Zero| *it != Zero::WeightsInNode || runner == Runner::Torchtitan;
-        let zero = range
-            .zero
-            .map(|stages| ZERO.iter().copied().filter(|it| has(it) && stages.contains(&it.stage())).collect());
+        let zero = range.zero.map(|stages| {
+            ZERO.iter().copied().filter(|it| has(it) && stages.contains(&it.stage())).collect()
+        });
         let recompute: &[Recompute] = match runner {
             Runner::Megatron | Runner::Bridge => &[Recompute::None, Recompute::Selective, Recompute::Full],
             Runner::Torchtitan => {

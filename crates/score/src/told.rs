@@ -48,11 +48,13 @@ impl Expected {
         let Setup { model, .. } = &self.setup;
         let devices = self.setup.devices();
         let space = Space::of(self.runner);
-        let node = self.kinds.iter().map(|it| it.cluster.machine.devices_per_node()).min().unwrap_or(u64::MAX);
+        let node =
+            self.kinds.iter().map(|it| it.cluster.machine.devices_per_node()).min().unwrap_or(u64::MAX);
         let can_be = |it: &Choice| {
             let data = devices / (it.tp * it.pp * it.cp);
             // Devices that share experts are of one axis, of those that share the batch.
-            let experts = model.experts.is_none() || it.ep > 1 && it.etp == 1 && data.is_multiple_of(it.ep)
+            let experts = model.experts.is_none()
+                || it.ep > 1 && it.etp == 1 && data.is_multiple_of(it.ep)
                 || it.ep == 1 && it.etp == it.tp;
             // Exports choose how tokens reach them.
             let once = (it.dispatch == Some(Dispatch::OncePerNode)) == (it.ep > node);

@@ -30,6 +30,8 @@ pub(super) struct Sizes<'a> {
     /// Parameters (bytes), with gradients and what the optimizer keeps.
     parameters: f64,
     states: f64,
+    /// Parameters of experts (bytes), and how many experts a layer has at least; nothing where it has none.
+    experts: Option<(f64, u64)>,
     /// What blocks hand on, for an example (bytes), and how many blocks there are.
     handed: f64,
     blocks: f64,
@@ -55,6 +57,7 @@ impl<'a> Sizes<'a> {
             backward: products(&[Phase::Backward, Phase::Gradient]),
             parameters: 0.0,
             states: 0.0,
+            experts: None,
             handed: 0.0,
             blocks: exact(u64::try_from(step.blocks).unwrap_or(u64::MAX)),
             kept: 0.0,
@@ -67,6 +70,15 @@ impl<'a> Sizes<'a> {
                 if state.kind == StateKind::Parameter {
                     sizes.parameters += bytes;
                 }
+            }
+        }
+        for node in graph.nodes.iter().filter(|node| node.phase == Phase::Forward) {
+            if let OpClass::Experts(_) = node.op.class() {
+                let weights = node.operands[2..].iter().map(|&it| graph.type_of(it));
+                let bytes: f64 = weights.map(|it| exact(it.bytes())).sum();
+                let count = graph.type_of(node.operands[2]).shape[0];
+                let (before, least) = sizes.experts.unwrap_or((0.0, count));
+                sizes.experts = Some((before + bytes, least.min(count)));
             }
         }
         for (index, node) in graph.nodes.iter().enumerate() {
@@ -95,21 +107,33 @@ impl<'a> Sizes<'a> {
         Ok(sizes)
     }
 
-    /// A rough price (seconds), where the last axis of the mesh splits products, or examples as the others do; a thousand
-    /// times as much where it would hardly fit.
+    /// Whether layers have experts.
+    pub(super) fn has_experts(&self) -> bool {
+        self.experts.is_some()
+    }
+
+    /// A rough price (seconds), where the last axis of the mesh splits products, or examples as the others do, and each
+    /// axis experts, or as other products; a thousand times as much where it would hardly fit.
     pub(super) fn guess(&self, setup: &Setup) -> f64 {
         let (each, axes, node) = (setup.mesh.devices(), setup.mesh.sizes(), self.machine.devices_per_node());
         let last = axes.last().copied().filter(|&it| axes.len() > 1 || it <= node);
         let at_once = self.examples / exact(setup.micro_batches);
         let may_be = |&tensor: &u64| exact(each / tensor) <= at_once;
-        let all = last.into_iter().chain([1]).filter(may_be);
-        all.map(|tensor| self.split(setup, tensor))
-            .reduce(f64::min)
-            .unwrap_or_else(|| self.split(setup, each))
+        let all: Vec<u64> = last.into_iter().chain([1]).filter(may_be).collect();
+        let all = if all.is_empty() { vec![each] } else { all };
+        // Devices that share experts lie along the innermost axis that does not split products.
+        let shares = |tensor: u64| -> Vec<u64> {
+            let inner = axes.iter().rev().copied().find(|&it| it > 1 && (tensor == 1 || it != tensor));
+            let falls = |it: &u64| self.experts.is_some_and(|(_, count)| count.is_multiple_of(*it));
+            inner.filter(falls).into_iter().chain([1]).collect()
+        };
+        let ways =
+            all.iter().flat_map(|&tensor| shares(tensor).into_iter().map(move |experts| (tensor, experts)));
+        ways.map(|way| self.split(setup, way)).fold(f64::INFINITY, f64::min)
     }
 
-    /// The same, where so many devices split products.
-    fn split(&self, setup: &Setup, tensor: u64) -> f64 {
+    /// The same, where so many devices split products, and so many of the others experts.
+    fn split(&self, setup: &Setup, (tensor, experts): (u64, u64)) -> f64 {
         let groups = exact(u64::try_from(setup.groups).unwrap_or(u64::MAX));
         let each = exact(setup.mesh.devices());
         let data = setup.mesh.devices() / tensor;
@@ -125,11 +149,21 @@ impl<'a> Sizes<'a> {
             let one = all_reduce(self.machine, &group, bytes(self.handed * examples / exact(data))).0;
             4.0 * one * self.blocks / groups
         });
-        let of_gradients = along(data, tensor).map_or(0.0, |group| {
-            let held = 2.0 * self.parameters / (groups * exact(tensor));
-            2.0 * reduce_scatter(self.machine, &group, bytes(held)).0
+        // What comes to experts is gathered, what they make is summed, and the same backward.
+        let of_tokens = along(experts, tensor).map_or(0.0, |group| {
+            let here = bytes(self.handed * examples / exact(data / experts));
+            5.0 * reduce_scatter(self.machine, &group, here).0 * self.blocks / groups
         });
-        let turn = work + of_values;
+        let reduced = |parameters: f64, (count, stride): (u64, u64)| {
+            along(count, stride).map_or(0.0, |group| {
+                let held = 2.0 * parameters / (groups * exact(stride));
+                2.0 * reduce_scatter(self.machine, &group, bytes(held)).0
+            })
+        };
+        let apart = self.experts.map_or(0.0, |it| it.0);
+        let of_gradients = reduced(self.parameters - apart, (data, tensor))
+            + reduced(apart, (data / experts, tensor * experts));
+        let turn = work + of_values + of_tokens;
         // Gradients are summed beside computing, where a machine does that.
         let load = Load { alone: runs * turn, ahead: 0.0, behind: of_gradients };
         let hidden = load.hidden(self.machine.transport.cost_beside());

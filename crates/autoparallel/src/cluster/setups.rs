@@ -224,7 +224,8 @@ impl Pins {
 
     /// Whether it is pinned what axes are for.
     pub(super) fn are_for_something(&self) -> bool {
-        [self.tensor, self.context, self.data, self.experts].iter().any(Option::is_some) || self.zero.is_some()
+        [self.tensor, self.context, self.data, self.experts].iter().any(Option::is_some)
+            || self.zero.is_some()
     }
 
     /// Whether only plans are looked at in which each axis of a mesh is for one thing.

@@ -130,9 +130,11 @@ fn ways<'a>(
         )));
     }
     let of = |&meshes: &Meshes<'a>| match meshes {
-        Meshes::Alike(mesh) => {
-            Ok(limits.rules(mesh, usize::MAX, None).into_iter().map(|it| (meshes, Some(it))).collect::<Vec<_>>())
-        }
+        Meshes::Alike(mesh) => Ok(limits
+            .rules(mesh, usize::MAX, None)
+            .into_iter()
+            .map(|it| (meshes, Some(it)))
+            .collect::<Vec<_>>()),
         Meshes::Each(_) => Err(Failure::Usage(format!(
             "`--for`: {} has one mesh for all stages, expected `--stages N`",
             limits.title
