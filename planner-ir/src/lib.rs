@@ -16,6 +16,7 @@ mod shared; // lists that copies share
 mod graph; // values and operations in order
 mod gradient; // the gradient of each operation, in terms of operations
 mod text; // parse and print
+mod violation; // rules that are broken
 mod verify; // the rules a program obeys
 mod near; // names that are nearly what was written
 
@@ -40,4 +41,5 @@ pub use partition::{Block, Motion, Partition, PartitionError, Shift, Slots, Ways
 pub use shared::Shared;
 pub use text::{ParseError, parse_graph, parse_layout, parse_op, parse_partition};
 pub use transfer::{Move, MoveError, sources};
-pub use verify::{Violation, Violations, verify, verify_layouts};
+pub use verify::{verify, verify_layouts};
+pub use violation::{Violation, Violations};

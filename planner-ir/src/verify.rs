@@ -41,57 +41,14 @@ mod training; // what a training step is besides a graph
 mod regions; // programs whose shapes depend on data
 
 use std::collections::BTreeSet;
-use std::fmt;
 
 use crate::data::Type;
 use crate::graph::{Graph, Node, NodeId, Source, ValueId};
 use crate::infer::TypeError;
 use crate::op::Op;
+use crate::violation::Violations;
 
 pub use layouts::verify_layouts;
-
-/// A rule that is broken.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Violation {
-    /// By which value, or operation.
-    pub value: String,
-    /// The rule's name.
-    pub rule: &'static str,
-    /// What is, and what should be.
-    pub message: String,
-}
-
-/// Every rule that is broken, in order of the values.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Violations(pub Vec<Violation>);
-
-impl fmt::Display for Violation {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "{}: {} [{}]", self.value, self.message, self.rule)
-    }
-}
-
-impl fmt::Display for Violations {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        for (index, violation) in self.0.iter().enumerate() {
-            let separator = if index == 0 { "" } else { "\n" };
-            write!(f, "{separator}{violation}")?;
-        }
-        Ok(())
-    }
-}
-
-impl std::error::Error for Violations {}
-
-impl Violations {
-    fn add(&mut self, value: impl fmt::Display, rule: &'static str, message: impl Into<String>) {
-        self.0.push(Violation { value: value.to_string(), rule, message: message.into() });
-    }
-
-    fn none_or<T>(self, it: T) -> Result<T, Self> {
-        if self.0.is_empty() { Ok(it) } else { Err(self) }
-    }
-}
 
 /// Whether a program obeys the rules.
 pub fn verify(graph: &Graph) -> Result<(), Violations> {
@@ -102,8 +59,8 @@ pub fn verify(graph: &Graph) -> Result<(), Violations> {
         results(graph, NodeId(index), &mut found);
         match &node.op {
             Op::Dynamic(_) => found.add(
-                name(node),
                 "dynamic-only-in-region",
+                name(node),
                 format!("`{}` outside a region, expected in one", node.op.name()),
             ),
             Op::Region(region) => regions::region(region, &name(node), &mut found),
@@ -128,26 +85,26 @@ fn values(graph: &Graph, found: &mut Violations) {
         let id = format!("%{index}");
         if !is_sane(&value.type_) {
             found.add(
-                &id,
                 "shape-sane",
+                &id,
                 format!("{} has too many elements, expected 2^56 at most", value.type_),
             );
         }
         match &value.source {
             Source::Input(name) => {
                 if !inputs.insert(name) {
-                    found.add(&id, "unique-input-names", format!("`{name}` is another input's name too"));
+                    found.add("unique-input-names", &id, format!("`{name}` is another input's name too"));
                 }
             }
             Source::Weight(name) => {
                 if !weights.insert(name) {
-                    found.add(&id, "unique-weight-names", format!("`{name}` is another weight's name too"));
+                    found.add("unique-weight-names", &id, format!("`{name}` is another weight's name too"));
                 }
             }
             Source::State(state) => {
                 if !states.insert(state) {
                     let (kind, name) = (state.kind.name(), &state.name);
-                    found.add(&id, "unique-state-names", format!("{kind} `{name}` is another state too"));
+                    found.add("unique-state-names", &id, format!("{kind} `{name}` is another state too"));
                 }
             }
             Source::Result { node, index: place } => {
@@ -155,7 +112,7 @@ fn values(graph: &Graph, found: &mut Violations) {
                 if made != Some(&ValueId(index)) {
                     let message =
                         format!("is no result {place} of operation {}, which it says it is", node.0);
-                    found.add(&id, "single-source", message);
+                    found.add("single-source", &id, message);
                 }
             }
         }
@@ -170,9 +127,9 @@ fn is_sane(type_: &Type) -> bool {
 fn uses(graph: &Graph, node: &Node, found: &mut Violations) {
     for operand in &node.operands {
         if operand.0 >= graph.values.len() {
-            found.add(name(node), "defined-before-use", format!("uses %{}, which does not exist", operand.0));
+            found.add("defined-before-use", name(node), format!("uses %{}, which does not exist", operand.0));
         } else if node.results.iter().any(|result| result <= operand) {
-            found.add(name(node), "defined-before-use", format!("uses %{}, which comes later", operand.0));
+            found.add("defined-before-use", name(node), format!("uses %{}, which comes later", operand.0));
         }
     }
 }
@@ -183,7 +140,7 @@ fn results(graph: &Graph, id: NodeId, found: &mut Violations) {
         let source = graph.values.get(result.0).map(|value| &value.source);
         if source != Some(&Source::Result { node: id, index }) {
             let message = format!("its result {index} is %{}, which has another source", result.0);
-            found.add(name(node), "single-source", message);
+            found.add("single-source", name(node), message);
         }
     }
     let before = graph.nodes[..id.0].iter().rev().find_map(|node| node.results.last());
@@ -191,7 +148,7 @@ fn results(graph: &Graph, id: NodeId, found: &mut Violations) {
     let mut last = order.next();
     for result in order {
         if last >= Some(result) {
-            found.add(name(node), "ordered", format!("%{} comes too late or twice", result.0));
+            found.add("ordered", name(node), format!("%{} comes too late or twice", result.0));
         }
         last = Some(result);
     }
@@ -207,10 +164,10 @@ fn inference(graph: &Graph, node: &Node, found: &mut Violations) {
     let Some(types) = types.filter(|types| types.iter().all(is_sane)) else { return };
     match node.op.infer(&types) {
         Err(TypeError::Dynamic) => {}
-        Err(error) => found.add(name(node), "types-infer", error.to_string()),
+        Err(error) => found.add("types-infer", name(node), error.to_string()),
         Ok(types) if types.len() != node.results.len() => found.add(
-            name(node),
             "results-count",
+            name(node),
             format!("{} results, expected {}", node.results.len(), types.len()),
         ),
         Ok(types) => {
@@ -218,7 +175,7 @@ fn inference(graph: &Graph, node: &Node, found: &mut Violations) {
                 let stated = graph.values.get(result.0).map(|value| &value.type_);
                 if let Some(stated) = stated.filter(|stated| *stated != expected) {
                     let message = format!("is {stated}, expected {expected}");
-                    found.add(format_args!("%{}", result.0), "types-infer", message);
+                    found.add("types-infer", format_args!("%{}", result.0), message);
                 }
             }
         }
@@ -230,10 +187,10 @@ fn outputs(graph: &Graph, found: &mut Violations) {
     for output in &graph.outputs {
         let name = format!("output `{}`", output.name);
         if output.value.0 >= graph.values.len() {
-            found.add(&name, "outputs-exist", format!("is %{}, which does not exist", output.value.0));
+            found.add("outputs-exist", &name, format!("is %{}, which does not exist", output.value.0));
         }
         if !names.insert(&output.name) {
-            found.add(&name, "unique-output-names", "another output has its name too");
+            found.add("unique-output-names", &name, "another output has its name too");
         }
     }
 }

@@ -54,7 +54,7 @@ pub use program::{
 pub use routes::{by, sides};
 pub use storage::{ALIGNMENT, Buffer, BufferId, Kind, Region, Storage, StorageId};
 pub use strided::{Stride, Strided};
-pub use verify::{Violation, Violations, verify};
+pub use verify::{Place, Violation, verify};
 
 #[cfg(test)]
 mod tests;

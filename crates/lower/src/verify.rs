@@ -52,6 +52,8 @@
 
 use std::fmt;
 
+use planner_ir::Violations;
+
 use crate::program::Program;
 
 mod actions; // one instruction at a time
@@ -63,49 +65,29 @@ mod parts; // which part of a buffer is used
 mod memory; // who uses which bytes when
 mod states; // what repetitions and states add to that
 
-/// Programs that break rules.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Violations(pub Vec<Violation>);
-
-/// A rule that is broken.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Violation {
-    /// By whose program.
+/// Where programs break a rule.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Place {
+    /// In whose program.
     pub rank: u64,
-    /// By which of its instructions, if it is one.
+    /// At which of its instructions, if it is one.
     pub instruction: Option<usize>,
-    /// Which rule.
-    pub rule: &'static str,
-    /// How.
-    pub message: String,
 }
 
-impl fmt::Display for Violation {
+/// A rule that programs break.
+pub type Violation = planner_ir::Violation<Place>;
+
+impl fmt::Display for Place {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "rank {}", self.rank)?;
-        if let Some(instruction) = self.instruction {
-            write!(f, ", instruction {instruction}")?;
-        }
-        write!(f, ": {} [{}]", self.message, self.rule)
+        self.instruction.map_or(Ok(()), |instruction| write!(f, ", instruction {instruction}"))
     }
 }
-
-impl fmt::Display for Violations {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        for (index, violation) in self.0.iter().enumerate() {
-            let separator = if index == 0 { "" } else { "\n" };
-            write!(f, "{separator}{violation}")?;
-        }
-        Ok(())
-    }
-}
-
-impl std::error::Error for Violations {}
 
 /// Whether programs obey the rules; all violations if not.
 ///
 /// If something named does not exist, only that is reported.
-pub fn verify(programs: &[Program]) -> Result<(), Violations> {
+pub fn verify(programs: &[Program]) -> Result<(), Violations<Place>> {
     let mut found = Vec::new();
     meeting::check_ranks(programs, &mut found);
     for program in programs {
@@ -120,7 +102,7 @@ pub fn verify(programs: &[Program]) -> Result<(), Violations> {
         }
         meeting::check(programs, &mut found);
     }
-    if found.is_empty() { Ok(()) } else { Err(Violations(found)) }
+    Violations(found).none_or(())
 }
 
 /// Where violations of one program's rules are gathered.
@@ -131,10 +113,12 @@ struct Report<'a> {
 
 impl Report<'_> {
     fn at(&mut self, instruction: usize, rule: &'static str, message: String) {
-        self.found.push(Violation { rank: self.rank, instruction: Some(instruction), rule, message });
+        let place = Place { rank: self.rank, instruction: Some(instruction) };
+        self.found.push(Violation { place, rule, message });
     }
 
     fn whole(&mut self, rule: &'static str, message: String) {
-        self.found.push(Violation { rank: self.rank, instruction: None, rule, message });
+        let place = Place { rank: self.rank, instruction: None };
+        self.found.push(Violation { place, rule, message });
     }
 }

@@ -82,10 +82,9 @@ mod written; // how layouts are written
 #[cfg(test)]
 mod tests;
 
-use std::fmt;
+use planner_ir::{AxisId, Mesh, Violations};
 
 use crate::plan::Plan;
-use planner_ir::{AxisId, Mesh};
 
 pub use generation::{GENERATION_RULES, check_generation};
 pub use pipeline::{PIPELINE_RULES, check_pipeline};
@@ -131,45 +130,6 @@ pub const RULES: [&str; 34] = [
     "model",
 ];
 
-/// A rule that a plan breaks.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Violation {
-    /// Where.
-    pub place: String,
-    /// The rule's name.
-    pub rule: &'static str,
-    /// What is, and what should be.
-    pub message: String,
-}
-
-/// Every rule that a plan breaks, in order of the rules.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Violations(pub Vec<Violation>);
-
-impl fmt::Display for Violation {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "{}: {} [{}]", self.place, self.message, self.rule)
-    }
-}
-
-impl fmt::Display for Violations {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        for (index, violation) in self.0.iter().enumerate() {
-            let separator = if index == 0 { "" } else { "\n" };
-            write!(f, "{separator}{violation}")?;
-        }
-        Ok(())
-    }
-}
-
-impl std::error::Error for Violations {}
-
-impl Violations {
-    fn add(&mut self, rule: &'static str, place: impl fmt::Display, message: impl fmt::Display) {
-        self.0.push(Violation { place: place.to_string(), rule, message: message.to_string() });
-    }
-}
-
 /// The names of axes over which sums are owed.
 fn owed_text(mesh: &Mesh, axes: &[AxisId]) -> String {
     let names: Vec<String> = axes.iter().map(|axis| format!("`{}`", mesh.axes[axis.0].name)).collect();
@@ -191,7 +151,7 @@ pub fn check(plan: &Plan) -> Result<(), Violations> {
             written::check(plan, &mut found);
         }
     }
-    if found.0.is_empty() { Ok(()) } else { Err(found) }
+    found.none_or(())
 }
 
 /// What an operation is called in messages.

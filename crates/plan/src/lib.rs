@@ -22,8 +22,7 @@ mod traffic; // what moves in a step, by what it is
 mod words; // what a partition is called
 
 pub use check::{
-    GENERATION_RULES, MAX_DEVICES, PIPELINE_RULES, RULES, Violation, Violations, check, check_generation,
-    check_pipeline,
+    GENERATION_RULES, MAX_DEVICES, PIPELINE_RULES, RULES, check, check_generation, check_pipeline,
 };
 pub use clocks::{Beside, Clock, Load, beside};
 pub use diff::{Change, Diff, Repeated, diff};

@@ -23,14 +23,14 @@ pub fn verify_layouts(
     for (side, types, layouts) in sides {
         if types.len() != layouts.len() {
             found.add(
-                op.name(),
                 "rank",
+                op.name(),
                 format!("{} {side} layouts, expected {}", layouts.len(), types.len()),
             );
         }
         for (index, (type_, layout)) in types.iter().zip(layouts).enumerate() {
             if let Err(error) = layout.check(mesh, type_) {
-                found.add(format_args!("{side} {index}"), rule_of(&error), error.to_string());
+                found.add(rule_of(&error), format_args!("{side} {index}"), error.to_string());
             }
         }
     }
@@ -58,7 +58,7 @@ pub fn verify_layouts(
             | PartitionError::Ways
             | PartitionError::Slots => "form",
         };
-        found.add(op.name(), rule, error.to_string());
+        found.add(rule, op.name(), error.to_string());
     }
     for (index, layout) in operand_layouts.iter().enumerate() {
         let used = partition.operand(&loops, index);
@@ -90,7 +90,7 @@ fn rule_of(error: &LayoutError) -> &'static str {
 
 fn expected(mesh: &Mesh, side: &str, index: usize, is: &Layout, should: &Layout, found: &mut Violations) {
     let message = format!("is {}, should be {}", is.display(mesh), should.display(mesh));
-    found.add(format_args!("{side} {index}"), "agree", message);
+    found.add("agree", format_args!("{side} {index}"), message);
 }
 
 /// The digits of each loop, as the dimensions that it indexes have them.
@@ -109,7 +109,7 @@ fn split_loops(
                 let place = || format!("{side} {number}, dimension {dim}");
                 let Some(parts) = cut(loops, product, digits) else {
                     let message = format!("{} reaches from one loop into another", layout.display(mesh));
-                    found.add(place(), "nested", message);
+                    found.add("nested", place(), message);
                     continue;
                 };
                 for (&it, digits) in product.iter().zip(parts) {
@@ -121,7 +121,7 @@ fn split_loops(
                             };
                             let message =
                                 format!("splits a loop {}, should {}", shown(&digits), shown(known));
-                            found.add(place(), "agree", message);
+                            found.add("agree", place(), message);
                         }
                         Some(_) => {}
                         None => known[it.0] = Some(digits),
@@ -134,10 +134,10 @@ fn split_loops(
     for it in loops.ids() {
         let name = format!("loop {}", it.0);
         if !loops.get(it).role.splits_at_once() && !digits[it.0].is_empty() {
-            found.add(&name, "whole-loop", "is split, should be whole");
+            found.add("whole-loop", &name, "is split, should be whole");
         }
         if !loops.tells(it, &digits[it.0]) {
-            found.add(&name, "contiguous", "has strided blocks, should have contiguous ones");
+            found.add("contiguous", &name, "has strided blocks, should have contiguous ones");
         }
     }
     digits
@@ -188,7 +188,7 @@ fn passed(
         let owes = &operands[index].owed;
         if owed.iter().any(|axis| !owes.contains(axis)) {
             let message = format!("owes sums {}, should owe {}", names(mesh, owes), names(mesh, &owed));
-            found.add(format_args!("operand {index}"), "added-once", message);
+            found.add("added-once", format_args!("operand {index}"), message);
         }
     }
     let passes: Vec<Vec<AxisId>> = operands.iter().enumerate().map(passes).collect();
@@ -208,7 +208,7 @@ fn passed(
     if through.is_none() {
         for (index, passes) in passes.iter().enumerate().filter(|(_, passes)| !passes.is_empty()) {
             let message = format!("owes sums {}, in which the results are not linear", names(mesh, passes));
-            found.add(format_args!("operand {index}"), "linear", message);
+            found.add("linear", format_args!("operand {index}"), message);
         }
     }
     (all, through.unwrap_or(0))
@@ -220,7 +220,7 @@ fn owed_sums(mesh: &Mesh, partition: &Partition, loops: &Loops, results: &[Layou
         if layout.owed != should {
             let message =
                 format!("owes sums {}, should owe {}", names(mesh, &layout.owed), names(mesh, &should));
-            found.add(format_args!("result {index}"), "owed-sum", message);
+            found.add("owed-sum", format_args!("result {index}"), message);
         }
     }
 }

@@ -14,13 +14,13 @@ pub(super) fn region(region: &Region, name: &str, found: &mut Violations) {
 fn nested(region: &Region, name: &str, depth: usize, found: &mut Violations) {
     const RULE: &str = "region-numbering";
     if depth > MAX_DEPTH {
-        return found.add(name, RULE, format!("more than {MAX_DEPTH} nested regions"));
+        return found.add(RULE, name, format!("more than {MAX_DEPTH} nested regions"));
     }
     let mut count = region.operands;
     for node in &region.nodes {
         let place = format!("{name}, in its region %{count}");
         for operand in node.operands.iter().filter(|&&operand| operand >= count) {
-            found.add(&place, RULE, format!("uses %{operand}, which comes later"));
+            found.add(RULE, &place, format!("uses %{operand}, which comes later"));
         }
         match &node.op {
             Op::Region(inner) => {
@@ -32,7 +32,7 @@ fn nested(region: &Region, name: &str, depth: usize, found: &mut Violations) {
                 if node.operands.len() != taken.saturating_add(1) {
                     let message =
                         format!("{} operands, expected {taken} and a condition", node.operands.len());
-                    found.add(&place, RULE, message);
+                    found.add(RULE, &place, message);
                 }
                 for branch in [yes, no] {
                     agrees(branch, branch.operands, node.results, &place, found);
@@ -41,7 +41,7 @@ fn nested(region: &Region, name: &str, depth: usize, found: &mut Violations) {
             }
             Op::Dynamic(Dynamic::Loop { states, body }) => {
                 if *states > node.results {
-                    found.add(&place, RULE, format!("{states} states of {} results", node.results));
+                    found.add(RULE, &place, format!("{states} states of {} results", node.results));
                 }
                 agrees(body, node.operands.len(), node.results.saturating_add(1), &place, found);
                 nested(body, &place, depth + 1, found);
@@ -51,11 +51,11 @@ fn nested(region: &Region, name: &str, depth: usize, found: &mut Violations) {
         count = count.saturating_add(node.results);
     }
     for result in region.results.iter().filter(|&&result| result >= count) {
-        found.add(name, RULE, format!("its region returns %{result}, which does not exist"));
+        found.add(RULE, name, format!("its region returns %{result}, which does not exist"));
     }
     if region.results.len() != region.types.len() {
         let message = format!("{} types for {} results", region.types.len(), region.results.len());
-        found.add(name, RULE, message);
+        found.add(RULE, name, message);
     }
 }
 
@@ -63,9 +63,9 @@ fn nested(region: &Region, name: &str, depth: usize, found: &mut Violations) {
 fn agrees(region: &Region, operands: usize, results: usize, place: &str, found: &mut Violations) {
     const RULE: &str = "region-numbering";
     if region.operands != operands {
-        found.add(place, RULE, format!("{operands} operands, expected {}", region.operands));
+        found.add(RULE, place, format!("{operands} operands, expected {}", region.operands));
     }
     if region.results.len() != results {
-        found.add(place, RULE, format!("{results} results, expected {}", region.results.len()));
+        found.add(RULE, place, format!("{results} results, expected {}", region.results.len()));
     }
 }

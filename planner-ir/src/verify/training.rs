@@ -11,7 +11,7 @@ pub(super) fn training(graph: &Graph, found: &mut Violations) {
         None => no_training(graph, found),
         Some(training) => {
             if training.micro_batches == 0 {
-                found.add("the step", "training-only", "has no micro-batches, expected at least one");
+                found.add("training-only", "the step", "has no micro-batches, expected at least one");
             }
             carried(graph, training, found);
             phases(graph, found);
@@ -22,12 +22,12 @@ pub(super) fn training(graph: &Graph, found: &mut Violations) {
 fn no_training(graph: &Graph, found: &mut Violations) {
     for (index, value) in graph.values.iter().enumerate() {
         if matches!(value.source, Source::State(_)) {
-            found.add(format_args!("%{index}"), "training-only", "a state outside a training step");
+            found.add("training-only", format_args!("%{index}"), "a state outside a training step");
         }
     }
     for node in graph.nodes.iter().filter(|node| node.phase != Phase::Forward) {
         let message = format!("phase {} outside a training step", node.phase.name());
-        found.add(name(node), "training-only", message);
+        found.add("training-only", name(node), message);
     }
 }
 
@@ -38,18 +38,18 @@ fn carried(graph: &Graph, training: &Training, found: &mut Violations) {
     if states != carried {
         let message =
             format!("{} states become something, expected all {}, in order", carried.len(), states.len());
-        found.add("the step", "carried-once", message);
+        found.add("carried-once", "the step", message);
         return;
     }
     for &Carried { state, next } in &training.carried {
         let id = format!("%{}", state.0);
         let (Source::State(it), Some(after)) = (&graph.value(state).source, graph.values.get(next.0)) else {
-            found.add(id, "carried-once", format!("becomes %{}, which does not exist", next.0));
+            found.add("carried-once", id, format!("becomes %{}, which does not exist", next.0));
             continue;
         };
         let type_ = graph.type_of(state);
         if after.type_ != *type_ {
-            found.add(&id, "carried-once", format!("is {type_} and becomes {}", after.type_));
+            found.add("carried-once", &id, format!("is {type_} and becomes {}", after.type_));
         }
         let made_in = match after.source {
             Source::Result { node, .. } => graph.nodes.get(node.0).map(|node| node.phase),
@@ -58,11 +58,11 @@ fn carried(graph: &Graph, training: &Training, found: &mut Violations) {
         let suits = made_in.is_some_and(|phase| (phase == Phase::Update) != it.kind.is_summed());
         if !suits {
             let expected = if it.kind.is_summed() { "a micro-batch" } else { "the update" };
-            found.add(&id, "carried-once", format!("becomes %{}, which {expected} does not make", next.0));
+            found.add("carried-once", &id, format!("becomes %{}, which {expected} does not make", next.0));
         } else if it.kind.is_summed() && training.micro_batches > 1 && !adds_to(graph, state, next) {
             let message =
                 format!("becomes %{}, to which what micro-batches before made is not added", next.0);
-            found.add(&id, "carried-once", message);
+            found.add("carried-once", &id, message);
         }
     }
 }
@@ -93,13 +93,13 @@ fn phases(graph: &Graph, found: &mut Violations) {
         let update = node.phase == Phase::Update;
         if updating && !update {
             let message = format!("phase {} after an update", node.phase.name());
-            found.add(name(node), "phases", message);
+            found.add("phases", name(node), message);
         }
         updating |= update;
         for &operand in node.operands.iter().filter(|_| update) {
             if !may_update_use(graph, operand) {
                 let message = format!("an update uses %{}, which one micro-batch makes", operand.0);
-                found.add(name(node), "phases", message);
+                found.add("phases", name(node), message);
             }
         }
     }

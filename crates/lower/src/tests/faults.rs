@@ -116,7 +116,8 @@ fn a_missing_event_is_found() {
         let mut programs = good();
         programs[1].instructions[index].waits.remove(wait);
         let violations = verify(&programs).unwrap_err();
-        let named = |it: &crate::Violation| it.rank == 1 && ["read-after-write", "reuse"].contains(&it.rule);
+        let named =
+            |it: &crate::Violation| it.place.rank == 1 && ["read-after-write", "reuse"].contains(&it.rule);
         assert!(violations.0.iter().any(named), "{violations}");
     }
 }
@@ -188,7 +189,9 @@ fn buffers_that_share_bytes_too_early_are_found() {
         }
         programs[1].storages[first].offset = offset;
         let violations = verify(&programs);
-        let reuse = |it: &crate::Violation| it.rank == 1 && it.rule == "reuse" && it.instruction.is_some();
+        let reuse = |it: &crate::Violation| {
+            it.place.rank == 1 && it.rule == "reuse" && it.place.instruction.is_some()
+        };
         if meets {
             assert!(violations.is_err_and(|all| all.0.iter().any(reuse)), "{first} on {second}");
             found += 1;

@@ -229,7 +229,7 @@ fn what_is_waited_for_comes_before_what_runs_beside() {
     let at = broken[1].instructions.iter().position(exchange).unwrap();
     broken[1].instructions[at].stream = Stream::Contrary;
     let found = verify(&broken).unwrap_err();
-    assert!(found.0.iter().any(|it| it.rule == "stream" && it.rank == 1), "{found}");
+    assert!(found.0.iter().any(|it| it.rule == "stream" && it.place.rank == 1), "{found}");
 }
 
 /// A plan that does not say what anything takes has programs in the order in which they are built.
@@ -293,7 +293,7 @@ fn small_exchanges_are_one() {
         }
     }
     let found = verify(&broken).unwrap_err();
-    assert!(found.0.iter().any(|it| it.rule == "collective-order" && it.rank == 2), "{found}");
+    assert!(found.0.iter().any(|it| it.rule == "collective-order" && it.place.rank == 2), "{found}");
     let mut broken = programs;
     for instruction in &mut broken[2].instructions {
         if let Action::Collective(it) = &mut instruction.action {
@@ -301,5 +301,5 @@ fn small_exchanges_are_one() {
         }
     }
     let found = verify(&broken).unwrap_err();
-    assert!(found.0.iter().any(|it| it.rule == "size" && it.rank == 2), "{found}");
+    assert!(found.0.iter().any(|it| it.rule == "size" && it.place.rank == 2), "{found}");
 }

@@ -258,7 +258,7 @@ fn a_place_too_few_is_found() {
             let violations = verify(&programs).unwrap_err();
             let says = format!("storage {storage} ");
             let named = |it: &crate::Violation| it.rule == "places" && it.message.contains(&says);
-            let found = violations.0.iter().any(|it| u64::try_from(rank) == Ok(it.rank) && named(it));
+            let found = violations.0.iter().any(|it| u64::try_from(rank) == Ok(it.place.rank) && named(it));
             assert!(found, "rank {rank}, storage {storage}: {violations}");
         }
     }

@@ -58,7 +58,7 @@ fn a_missing_event_is_found() {
             programs[1].instructions[index].waits.remove(wait);
             let violations = verify(&programs).unwrap_err();
             let rules = ["read-after-write", "reuse", "state-order"];
-            let named = |it: &Violation| it.rank == 1 && rules.contains(&it.rule);
+            let named = |it: &Violation| it.place.rank == 1 && rules.contains(&it.rule);
             assert!(violations.0.iter().any(named), "{violations}");
         }
     }

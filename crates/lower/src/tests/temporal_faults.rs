@@ -74,7 +74,8 @@ fn every_event_is_needed() {
             let mut programs = good.clone();
             programs[1].instructions[index].waits.remove(wait);
             let violations = verify(&programs).expect_err(&format!("{index} {}", good[1]));
-            let named = |it: &Violation| it.rank == 1 && ["read-after-write", "reuse"].contains(&it.rule);
+            let named =
+                |it: &Violation| it.place.rank == 1 && ["read-after-write", "reuse"].contains(&it.rule);
             assert!(violations.0.iter().any(named), "{violations}");
         }
     }

@@ -31,7 +31,7 @@ pub fn check_generation(generation: &Generation) -> Result<(), Violations> {
         }
         same(generation, &mut found);
     }
-    if found.0.is_empty() { Ok(()) } else { Err(found) }
+    found.none_or(())
 }
 
 /// What a step finds and leaves besides what is kept.

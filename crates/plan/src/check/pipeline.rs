@@ -47,7 +47,7 @@ pub fn check_pipeline(pipeline: &Pipeline) -> Result<(), Violations> {
             }));
         }
     }
-    if found.0.is_empty() { Ok(()) } else { Err(found) }
+    found.none_or(())
 }
 
 fn schedule(pipeline: &Pipeline, found: &mut Violations) {
