@@ -3,8 +3,9 @@
 use std::collections::BTreeMap;
 
 use crate::bits::place;
+use crate::comparisons::Comparison;
 use crate::conversions::conversion;
-use crate::functions::{Function, comparison, function};
+use crate::functions::{Function, function};
 use crate::instruction::{
     Address, Connective, Element, Instruction, Narrow, Operation, Register, Shuffle, Source, Space, Truth,
 };
@@ -424,9 +425,9 @@ impl Names<'_> {
             }
             _ => return None,
         };
-        let holds = comparison(how, type_)?;
+        let comparison = Comparison::named(how, type_)?;
         let from = [self.source(operands[1])?, self.source(operands[2])?];
-        Some(Operation::Compare { holds, to: self.predicate(operands[0])?, from, with })
+        Some(Operation::Compare { comparison, to: self.predicate(operands[0])?, from, with })
     }
 
     /// `cp.async`.

@@ -1,5 +1,6 @@
 //! Decoded instructions.
 
+use crate::comparisons::Comparison;
 use crate::functions::Function;
 
 /// An instruction, its names resolved.
@@ -108,7 +109,7 @@ pub(crate) enum Operation {
         from: Source,
     },
     Compare {
-        holds: fn(u64, u64) -> bool,
+        comparison: Comparison,
         to: usize,
         from: [Source; 2],
         with: Option<(Connective, Truth)>,

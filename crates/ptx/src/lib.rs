@@ -11,6 +11,7 @@
 mod bits; // numbers as the bits of registers
 mod numbers; // arithmetic of floating-point numbers as a GPU rounds it
 mod functions; // what instructions without memory compute, by name
+mod comparisons; // what `setp` compares, by name
 mod conversions; // what `cvt` computes, by name
 mod instruction; // decoded instructions
 mod parse; // text to statements

@@ -74,9 +74,9 @@ impl Warp {
                     rest = rest.map(|it| it.checked_shr(register.width).unwrap_or(0));
                 }
             }
-            Operation::Compare { holds, to, from, with } => {
+            Operation::Compare { comparison, to, from, with } => {
                 let [a, b] = from.map(|it| self.values(it, around));
-                let held = lanes(active).filter(|&lane| holds(a[lane], b[lane]));
+                let held = lanes(active).filter(|&lane| comparison.holds(a[lane], b[lane]));
                 let mut truths = held.fold(0, |all, lane| all | 1 << lane);
                 if let Some((connective, truth)) = with {
                     truths = connected(*connective, truths, self.truths(*truth));
