@@ -134,26 +134,21 @@ impl Simulated<'_> {
         let hidden = self.hidden();
         let beside = seconds(hidden);
         let estimate = if planned.staged {
-            format!(
-                "by the pipeline's own prices and schedule; {beside} of the exchange run beside computing"
-            )
+            format!("by the pipeline's own costs and schedule; {beside} of communication is hidden here")
         } else {
-            format!(
-                "by the search, {} of the exchange beside computing; here {beside}",
-                seconds(planned.hidden)
-            )
+            format!("by the search, with {} of communication hidden; here {beside}", seconds(planned.hidden))
         };
         line(format!("estimate    {} {estimate}", seconds(planned.seconds)));
         throughput::lines(self.throughput().as_ref(), 12).into_iter().for_each(&mut line);
         line(format!(
-            "ran         {} instructions of {} ranks, which are {} by what they do",
+            "programs    {} instructions on {} ranks, {}",
             timeline.instructions(),
             planned.machine.devices,
-            timeline.classes.len()
+            counted(timeline.classes.len(), "distinct program")
         ));
         let more = if planned.staged { "         idle   stages" } else { "" };
         line(format!(
-            "\nranks            computing   exchanging      exposed    utilised   memory at most{more}"
+            "\nranks               compute  communication      exposed    utilised      peak memory{more}"
         ));
         for class in timeline.classes.iter().take(LISTED) {
             line(self.class_line(class));
@@ -177,13 +172,14 @@ impl Simulated<'_> {
         text
     }
 
-    /// What the kind of ranks exchanges that has most exposed, by kind: nothing if that is nothing.
+    /// Communication of the class of ranks that has most of it exposed, by kind: nothing if there is none.
     fn exchanged(&self) -> Vec<String> {
         let most = self.timeline.classes.iter().max_by(|a, b| a.exposed.total_cmp(&b.exposed));
         let Some(class) = most else { return Vec::new() };
         let mut lines: Vec<String> = self.timeline.exchanged(class).iter().map(exchanged_line).collect();
         if let Some(&first) = class.ranks.first().filter(|_| !lines.is_empty()) {
-            lines.insert(0, format!("\nexchanged by rank {first:<15}    times   exchanging      exposed"));
+            lines
+                .insert(0, format!("\ncommunication of rank {first:<10}    count         time      exposed"));
         }
         lines
     }
@@ -199,7 +195,7 @@ impl Simulated<'_> {
             [] => String::new(),
         };
         let line = format!(
-            "{name:<14} {:>12} {:>12} {:>12} {:>11} {:>16}",
+            "{name:<14} {:>12} {:>14} {:>12} {:>11} {:>16}",
             seconds(class.computing),
             seconds(class.communicating),
             seconds(class.exposed),

@@ -3,8 +3,11 @@
 use super::{files, nothing, pages, read};
 
 /// What is not said, and what is said instead: the words of the field.
-const WORDS: [(&str, &str); 12] = [
+const WORDS: [(&str, &str); 15] = [
+    ("by what they do", "distinct programs"),
     ("computed again", "recomputed, recomputation"),
+    ("crossings of the update", "update communication"),
+    ("exchange beside computing", "hidden communication"),
     ("held skewed", "skewed"),
     ("is made small", "is minimised"),
     ("is not said", "is missing, unknown"),

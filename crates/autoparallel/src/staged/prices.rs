@@ -210,7 +210,7 @@ pub(super) fn priced(pipeline: &mut Pipeline) -> Result<(), Failure> {
         term("busiest stage", busy),
         term("pipeline bubble", played.makespan - busy),
         term("update", alone - played.makespan),
-        term("crossings of the update", all - alone),
+        term("update communication", all - alone),
     ];
     Ok(())
 }

@@ -50,7 +50,8 @@ pub fn summary(pipeline: &Pipeline, schedule: &str, throughput: Option<&Throughp
     }
     for (count, bytes, strategy, seconds) in crossings(pipeline) {
         line(format!(
-            "crossing   {count} x {} by {strategy}, {}",
+            "boundary   {} of {} by {strategy}, {}",
+            quantity::counted(count, "transfer"),
             quantity::bytes(bytes),
             quantity::seconds(seconds)
         ));
@@ -90,7 +91,7 @@ fn stages(pipeline: &Pipeline) -> Vec<(String, String, String)> {
     alike.into_iter().map(shown).collect()
 }
 
-/// What crosses, alike arrivals together: how many, what each brings (bytes), how, how long it takes
+/// Boundary transfers, alike ones together: how many, what each brings (bytes), how, how long it takes
 /// (seconds).
 fn crossings(pipeline: &Pipeline) -> Vec<(usize, u64, &str, f64)> {
     let mut all: Vec<(usize, u64, &str, f64)> = Vec::new();
