@@ -10,7 +10,7 @@ pub(super) fn check(plan: &Plan, found: &mut Violations) {
     mesh(plan, found);
     if let Err(violations) = verify(&plan.graph) {
         for it in violations.0 {
-            found.add("graph", it.value, format_args!("{} ({})", it.message, it.rule));
+            found.add("graph", it.place, format_args!("{} ({})", it.message, it.rule));
         }
     }
     counts(plan, found);
