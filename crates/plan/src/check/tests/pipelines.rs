@@ -182,7 +182,7 @@ fn every_mutant_of_a_pipeline_is_found_by_its_rule() {
             let mut mutant = pipeline.clone();
             mutate(&mut mutant);
             let found = check_pipeline(&mutant).expect_err(name);
-            let is_it = |it: &&crate::check::Violation| it.rule == rule && it.to_string().contains(message);
+            let is_it = |it: &&planner_ir::Violation| it.rule == rule && it.to_string().contains(message);
             assert!(found.0.iter().any(|it| is_it(&it)), "{name}: {found}");
             rules.insert(rule);
         }
