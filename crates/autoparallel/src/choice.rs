@@ -307,10 +307,7 @@ fn or_of_more(plan: Plan, more: Plan) -> Plan {
 
 /// What no plan is faster than (seconds).
 fn bound(plan: &Plan) -> f64 {
-    match plan.proof {
-        plan::Proof::Optimal => plan.seconds(),
-        plan::Proof::Gap { lower_bound } => lower_bound,
-    }
+    plan.proof.bound(plan.seconds())
 }
 
 /// Fused products are offered on meshes of up to this many axes of more than one device. On three

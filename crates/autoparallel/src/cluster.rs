@@ -28,7 +28,7 @@ use cost_models::quantity;
 use cost_models::units::{Bytes, exact};
 use files::Failure;
 use files::model_file::ModelFile;
-use plan::{Pipeline, Plan, Proof, Recipe, Recompute};
+use plan::{Pipeline, Plan, Recipe, Recompute};
 use rayon::prelude::*;
 use schedule::Kind;
 use search::cluster::{BlockCost, Found, Outcome, Setups};
@@ -197,11 +197,6 @@ pub fn cheapest(question: &Question<'_>, say: &dyn Fn(String)) -> Result<Answer,
         |chosen: &Chosen| Ok(if chosen.is_alike() { bound } else { unequal::bound(&asked)?.min(bound) });
     let said = Said { bound: &bound, nearest: &|| asked.nearest() };
     finished.answer(question, from_ref(&known), (setups.len(), priced), &said)
-}
-
-/// What is known of a pipeline that takes so long, where nothing takes less than a bound (seconds).
-fn proof(bound: f64, seconds: f64) -> Proof {
-    if bound < seconds { Proof::Gap { lower_bound: bound } } else { Proof::Optimal }
 }
 
 /// A setup by its number, and the plans that it was priced by: with all memory, or with what there is for so many
@@ -426,7 +421,7 @@ impl<'a> Asked<'a> {
             let Part { blocks, message, .. } = &part;
             if under_way.is_none() {
                 // The group that has most to do does as much as one of equal ones.
-                outcome.lower_bound = outcome.lower_bound.max(proven(&plan) / groups);
+                outcome.lower_bound = outcome.lower_bound.max(plan.proof.bound(plan.seconds()) / groups);
             }
             self.known.note(&part.mesh, part.refused.as_ref());
             let parts = || self.parts.lock().unwrap_or_else(PoisonError::into_inner);
@@ -461,14 +456,6 @@ impl<'a> Asked<'a> {
 /// What is known of what cannot be planned.
 fn nothing() -> Outcome<Priced> {
     Outcome { lower_bound: 0.0, ways: Vec::new() }
-}
-
-/// What no plan of its setup is faster than (seconds).
-fn proven(plan: &Plan) -> f64 {
-    match plan.proof {
-        Proof::Optimal => plan.seconds(),
-        Proof::Gap { lower_bound } => lower_bound,
-    }
 }
 
 /// The schedules that suit a setup.

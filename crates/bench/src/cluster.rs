@@ -21,7 +21,7 @@ use import::Bindings;
 use model_zoo::folder::Writer;
 use model_zoo::gpt2::{self, Start};
 use model_zoo::llama::{self, Use};
-use plan::{Loss, NoDecay, Precision, Proof, Recipe};
+use plan::{Loss, NoDecay, Precision, Recipe};
 use planner_ir::{Optimizer, Real};
 use schedule::Kind;
 use serde::Deserialize;
@@ -310,10 +310,7 @@ fn elsewhere(
 
 /// What a step is proven to take at least (seconds).
 fn bound(answer: &Answer) -> f64 {
-    match answer.pipeline.proof {
-        Proof::Optimal => answer.pipeline.seconds(),
-        Proof::Gap { lower_bound } => lower_bound,
-    }
+    answer.pipeline.proof.bound(answer.pipeline.seconds())
 }
 
 /// What is asked of a model.

@@ -15,7 +15,7 @@ use files::model_file::ModelFile;
 use files::{machine, readable};
 use import::{Bindings, Dim, Model};
 use kernels::Array;
-use plan::{Loss, NoDecay, Plan, Precision, Proof, Recipe};
+use plan::{Loss, NoDecay, Plan, Precision, Recipe};
 use planner_ir::{DType, Graph, Mesh, Optimizer, Real, ValueId};
 use serde_json::{Value, json};
 use sha2::{Digest, Sha256};
@@ -319,10 +319,8 @@ fn of_target(
 
 fn found(plan: &Plan) -> Found {
     let seconds = plan.seconds();
-    let gap = match plan.proof {
-        Proof::Optimal => 0.0,
-        Proof::Gap { lower_bound } => (seconds - lower_bound) / lower_bound,
-    };
+    let lower_bound = plan.proof.bound(seconds);
+    let gap = (seconds - lower_bound) / lower_bound;
     Found { seconds, gap, space: plan.space.clone() }
 }
 

@@ -189,6 +189,23 @@ pub enum Proof {
     },
 }
 
+impl Proof {
+    /// That of a plan that takes so long, where none takes less than this (seconds).
+    #[must_use]
+    pub fn of(lower_bound: f64, seconds: f64) -> Self {
+        if lower_bound < seconds { Self::Gap { lower_bound } } else { Self::Optimal }
+    }
+
+    /// The proven lower bound, of a plan that takes so long (seconds).
+    #[must_use]
+    pub fn bound(self, seconds: f64) -> f64 {
+        match self {
+            Self::Optimal => seconds,
+            Self::Gap { lower_bound } => lower_bound,
+        }
+    }
+}
+
 /// What the search looked at.
 #[derive(Clone, Debug, PartialEq, Eq, Default)]
 pub struct SpaceSize {

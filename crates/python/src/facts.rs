@@ -6,7 +6,7 @@ use cost_models::throughput::Throughput;
 use driver::generation::planned::held;
 use files::{Failure, machine, plan_file};
 use plan::json::Content;
-use plan::{Generation, Pipeline, Plan, Proof};
+use plan::{Generation, Pipeline, Plan};
 use report::summary::{self, generation, staged};
 use report::throughput;
 use serde_json::{Value, json};
@@ -56,7 +56,7 @@ fn of_plan(plan: &Plan, throughput: Option<&Throughput>) -> Value {
         "devices": plan.machine.devices,
         "mesh": plan.mesh.to_string(),
         "seconds": plan.seconds(),
-        "lower_bound": bound(&plan.proof, plan.seconds()),
+        "lower_bound": plan.proof.bound(plan.seconds()),
         "memory_bytes": plan::held(&plan.memory),
         "capacity_bytes": plan.capacity,
         "terms": terms(&plan.estimate),
@@ -86,7 +86,7 @@ fn of_pipeline(pipeline: &Pipeline, throughput: Option<&Throughput>) -> Value {
         "devices": pipeline.machine.devices,
         "mesh": meshes.join(" | "),
         "seconds": pipeline.seconds(),
-        "lower_bound": bound(&pipeline.proof, pipeline.seconds()),
+        "lower_bound": pipeline.proof.bound(pipeline.seconds()),
         "memory_bytes": memory,
         "capacity_bytes": capacity,
         "terms": terms(&pipeline.estimate),
@@ -107,12 +107,4 @@ fn of_generation(generation: &Generation, held: u64, throughput: Option<&Through
 fn terms(estimate: &[plan::Term]) -> Vec<Value> {
     let taken = estimate.iter().filter(|it| it.seconds > 0.0);
     taken.map(|it| json!({ "name": it.name, "seconds": it.seconds })).collect()
-}
-
-/// What no plan of the space is faster than (seconds).
-fn bound(proof: &Proof, seconds: f64) -> f64 {
-    match proof {
-        Proof::Optimal => seconds,
-        Proof::Gap { lower_bound } => *lower_bound,
-    }
 }

@@ -1,7 +1,7 @@
 //! Ways to run a step, planned stage by stage: what a price of blocks promises, made.
 
 use files::Failure;
-use plan::Pipeline;
+use plan::{Pipeline, Proof};
 use rewrite::Steps;
 use schedule::Kind;
 use search::Fixed;
@@ -9,7 +9,7 @@ use search::Fixed;
 use super::known::Known;
 use super::refused::Refused;
 use super::setups::Chosen;
-use super::{Answer, Question, proof};
+use super::{Answer, Question};
 use crate::staged::{Meshes, Order, Wanted, staged};
 
 /// So many ways are tried at most.
@@ -141,7 +141,7 @@ impl Finished {
                 _ => none_fits(question, (looked_at.0, &words), known),
             });
         };
-        let pipeline = Pipeline { proof: proof((said.bound)(&chosen)?, pipeline.seconds()), ..pipeline };
+        let pipeline = Pipeline { proof: Proof::of((said.bound)(&chosen)?, pipeline.seconds()), ..pipeline };
         Ok(Answer { pipeline, chosen, kind, looked_at })
     }
 }

@@ -140,11 +140,7 @@ impl<'a> Plans<'a> {
 
 /// A plan where another stage is: no plan there is faster than any is with more room.
 fn served(plan: &Arc<Plan>, fast: &Plan) -> Arc<Plan> {
-    let lower_bound = match fast.proof {
-        Proof::Optimal => fast.seconds(),
-        Proof::Gap { lower_bound } => lower_bound,
-    };
-    let proof = if lower_bound < plan.seconds() { Proof::Gap { lower_bound } } else { Proof::Optimal };
+    let proof = Proof::of(fast.proof.bound(fast.seconds()), plan.seconds());
     Arc::new(Plan { proof, ..Plan::clone(plan) })
 }
 

@@ -5,7 +5,7 @@ use autoparallel::prepared::cut;
 use autoparallel::staged::kind;
 use cost_models::quantity::{self, counted};
 use plan::json::Content;
-use plan::{Holding, MachineName, Pipeline, Plan, Proof, strategy};
+use plan::{Holding, MachineName, Pipeline, Plan, strategy};
 use search::Section;
 use serde_json::{Value, json};
 
@@ -82,10 +82,7 @@ impl<'a> About<'a> {
             machine: &plan.machine,
             seconds: plan.seconds(),
             proof: proof(plan),
-            lower_bound: match plan.proof {
-                Proof::Optimal => Some(plan.seconds()),
-                Proof::Gap { lower_bound } => Some(lower_bound),
-            },
+            lower_bound: Some(plan.proof.bound(plan.seconds())),
             terms: terms(&plan.estimate),
             hidden: plan.hidden_seconds(),
             programs: programs.into_iter().map(cut).collect(),
@@ -103,10 +100,7 @@ impl<'a> About<'a> {
             kind(pipeline).map_or("a schedule of its own", schedule::Kind::name),
         );
         // Of stages that are said nothing is proven of others.
-        let lower_bound = match pipeline.proof {
-            Proof::Optimal => Some(pipeline.seconds()),
-            Proof::Gap { lower_bound } => Some(lower_bound).filter(|it| *it > 0.0),
-        };
+        let lower_bound = Some(pipeline.proof.bound(pipeline.seconds())).filter(|it| *it > 0.0);
         let proof = lower_bound.map_or_else(String::new, |bound| {
             match quantity::gap(pipeline.seconds() / bound - 1.0) {
                 Some(gap) => {
