@@ -34,7 +34,7 @@ pub(crate) fn measure(options: &Exposed, say: &dyn Fn(String)) -> Result<Report,
     let mut text = String::new();
     let mut lines = Vec::new();
     // Writing to a string does not fail.
-    let _ = writeln!(text, "| plan | machine | order | step | exchanging | exposed | of that |");
+    let _ = writeln!(text, "| plan | machine | order | step | communication | exposed | of that |");
     let _ = writeln!(text, "|---|---|---|---|---|---|---|");
     for path in &options.plans {
         say(path.display().to_string());

@@ -168,7 +168,7 @@ const BOUND: usize = 5;
 /// Plans and simulates the models.
 pub(crate) fn measure(options: &Overlap, say: &dyn Fn(String)) -> Result<Report, Failure> {
     let mut text = String::from(
-        "| model | crossings, each micro-batch | way | step | over send/receive | over local all-gather | of the bound | paper |\n\
+        "| model | boundary tensors, each micro-batch | strategy | step | over send/receive | over local all-gather | of the bound | paper |\n\
          |---|---|---|---|---|---|---|---|\n",
     );
     let mut lines = Vec::new();
