@@ -28,7 +28,7 @@ use cost_models::quantity;
 use cost_models::units::{Bytes, exact};
 use files::Failure;
 use files::model_file::ModelFile;
-use plan::{Pipeline, Plan, Recipe, Recompute};
+use plan::{Pipeline, Recipe, Recompute};
 use rayon::prelude::*;
 use schedule::Kind;
 use search::cluster::{BlockCost, Found, Outcome, Setups};
