@@ -45,6 +45,13 @@ impl Span {
         let distance = position.saturating_sub(self.start);
         distance / self.stride * self.run + (distance % self.stride).min(self.run)
     }
+
+    /// Which part of the whole a block of so many elements is.
+    #[must_use]
+    #[expect(clippy::cast_precision_loss, reason = "no extent reaches 2^53")]
+    pub fn share(&self, count: u64) -> f64 {
+        count as f64 / self.extent as f64
+    }
 }
 
 /// A value, row-major, or a block of one.

@@ -45,9 +45,11 @@ pub(crate) fn attention(
         }
     };
     let [q, k, v, rest @ ..] = operands else {
-        return Err(KernelError::Count { of: "operands", found: operands.len(), expected: "3 to 6" });
+        return Err(KernelError::Count { of: "operands", found: operands.len(), expected: "3 to 7" });
     };
-    for x in [k, v] {
+    let masking = attention.masking(rest);
+    let sinks = rest.get(masking.len());
+    for x in [k, v].into_iter().chain(sinks) {
         expect_dtype(x.dtype, q.dtype)?;
     }
     let shape = Shape::new(q, k, v, y.shape)?;
@@ -59,9 +61,13 @@ pub(crate) fn attention(
             Some(statistics) => Some(statistics.elements_mut()?),
             None => None,
         };
-        let mask = Mask::<T>::new(rest, shape.scores())?;
+        let mask = Mask::<T>::new(masking, shape.scores())?;
+        let sinks = match sinks {
+            Some(sinks) => Some(Sinks::new(sinks, &shape)?),
+            None => None,
+        };
         let (q, k, v) = (q.elements()?, k.elements()?, v.elements()?);
-        let run = Run { attention, shape, q, k, v, mask };
+        let run = Run { attention, shape, q, k, v, mask, sinks };
         run.compute(y.elements_mut()?, statistics)
     })
 }
@@ -165,6 +171,39 @@ struct Run<'a, T> {
     k: &'a [T],
     v: &'a [T],
     mask: Mask<'a, T>,
+    sinks: Option<Sinks<'a, T>>,
+}
+
+/// A score that each row has besides those of its keys.
+struct Sinks<'a, T> {
+    elements: &'a [T],
+    /// How far apart they lie along each dimension of the scores.
+    strides: Vec<usize>,
+    /// The logarithm of the part of the keys that the block has.
+    share: T,
+}
+
+impl<'a, T: Float> Sinks<'a, T> {
+    fn new(sinks: &Tensor<'a>, shape: &Shape) -> Result<Self, KernelError> {
+        let strides = repeated(&extents(sinks.shape)?, &shape.scores())?;
+        let share = shape.key_span.share(u64::try_from(shape.keys).unwrap_or(u64::MAX));
+        Ok(Self { elements: sinks.elements()?, strides, share: T::of_f64(share.ln()) })
+    }
+
+    /// The weights of a row of scores beside this one, and its statistics, of those without it.
+    fn join(&self, [batch, head, query]: [usize; 3], row: &mut [T], [largest, sum]: [T; 2]) -> [T; 2] {
+        let sink = self.elements[mask::place([batch, head, query, 0], &self.strides)].plus(self.share);
+        let highest = largest.larger(sink);
+        if highest == T::LOWEST {
+            return [largest, sum];
+        }
+        let seen = sum.times(largest.minus(highest).exp());
+        let all = seen.plus(sink.minus(highest).exp());
+        for weight in row {
+            *weight = weight.times(seen).over(all);
+        }
+        [highest, all]
+    }
 }
 
 impl<T: Float> Run<'_, T> {
@@ -285,12 +324,16 @@ impl<T: Float> Run<'_, T> {
         }
         self.mask.apply(first, row);
         let (largest, sum) = wide!(softmax_row, &mut *row);
+        let mut pair = [largest, sum];
         if largest == T::LOWEST {
             // The query sees no key.
             row.fill(T::ZERO);
-            return [T::LOWEST, T::ZERO];
+            pair = [T::LOWEST, T::ZERO];
         }
-        [largest, sum]
+        match &self.sinks {
+            Some(sinks) => sinks.join([first[0], first[1], first[2]], row, pair),
+            None => pair,
+        }
     }
 }
 

@@ -147,7 +147,9 @@ fn dispatch(op: &Op, operands: &[Tensor], results: &mut [TensorMut]) -> Result<(
             attention::attention_gradient(attention, operands, results)
         }
         Op::Recurrence(it) => recurrence::recurrence(*it, operands, results),
-        Op::ExpertsGradient { activation, .. } => experts::experts_gradient(*activation, operands, results),
+        Op::ExpertsGradient { activation, limit, .. } => {
+            experts::experts_gradient(*activation, *limit, operands, results)
+        }
         Op::Update(optimizer) => optimizer::update(*optimizer, operands, results),
         Op::Region(region) => region::compute(region, operands, results),
         Op::Dynamic(_) => Err(KernelError::Type("shapes that depend on data have no blocks".to_owned())),
@@ -245,7 +247,7 @@ fn dispatch_three(op: &Op, [a, b, c]: [&Tensor; 3], y: &mut TensorMut) -> Result
 fn dispatch_many(op: &Op, operands: &[Tensor], y: &mut TensorMut) -> Result<(), KernelError> {
     match op {
         Op::Concat { dim } => movement::concat(*dim, operands, y),
-        Op::Experts { activation, .. } => experts::experts(*activation, operands, y),
+        Op::Experts { activation, limit, .. } => experts::experts(*activation, *limit, operands, y),
         _ => Err(unfit(operands.len())),
     }
 }

@@ -1,7 +1,7 @@
 //! Mixtures of experts: each expert computes the tokens that its gate lets through. And their
 //! gradients.
 
-use planner_ir::Unary;
+use planner_ir::{Real, Unary};
 
 use crate::array::{Tensor, TensorMut, expect_dtype, extents};
 use crate::elementwise::activate;
@@ -14,52 +14,69 @@ mod gradient;
 pub(crate) use gradient::experts_gradient;
 
 /// `y[t] = sum_e gates[t,e] * (activation(x[t] up[e]) * (x[t] gate[e])) down[e]`.
-pub(crate) fn experts(activation: Unary, operands: &[Tensor], y: &mut TensorMut) -> Result<(), KernelError> {
-    let (x, gates, up, gate, down) = match operands {
-        [x, gates, up, down] => (x, gates, up, None, down),
-        [x, gates, up, gate, down] => (x, gates, up, Some(gate), down),
-        _ => {
-            let found = operands.len();
-            return Err(KernelError::Count { of: "operands", found, expected: "4 or 5" });
-        }
-    };
-    let [hidden, inner, count] = check([x, gates, up, gate.unwrap_or(up), down, &y.tensor()])?;
-    with_float!(x.dtype, "a mixture of experts", T => {
-        let run = Run {
-            activation,
-            hidden,
-            inner,
-            count,
-            x: x.elements::<T>()?,
-            gates: gates.elements()?,
-            up: up.elements()?,
-            gate: gate.map(Tensor::elements).transpose()?,
-            down: down.elements()?,
-        };
-        run.compute(y.elements_mut()?)
+pub(crate) fn experts(
+    activation: Unary,
+    limit: Option<Real>,
+    operands: &[Tensor],
+    y: &mut TensorMut,
+) -> Result<(), KernelError> {
+    let operands = Operands::of(operands)?;
+    operands.check(&y.tensor())?;
+    with_float!(operands.x.dtype, "a mixture of experts", T => {
+        Run::<T>::new(activation, limit, operands)?.compute(y.elements_mut()?)
     })
 }
 
-/// The extents h, f and e of operands x, gates, up, gate, down and of the result, if they fit.
-fn check([x, gates, up, gate, down, y]: [&Tensor; 6]) -> Result<[usize; 3], KernelError> {
-    let (&[t, h], &[_, e], &[_, f, _]) = (x.shape, gates.shape, up.shape) else {
-        return Err(KernelError::Dimension { dim: 2, rank: x.shape.len() });
-    };
-    for (of, operand, expected) in [
-        ("the gates", gates, &[t, e][..]),
-        ("the first weights", up, &[e, f, h]),
-        ("the gate weights", gate, &[e, f, h]),
-        ("the last weights", down, &[e, h, f]),
-        ("the result", y, &[t, h]),
-    ] {
-        expect_dtype(operand.dtype, x.dtype)?;
-        if operand.shape != expected {
-            let (found, expected) = (operand.shape.to_vec(), expected.to_vec());
-            return Err(KernelError::Shape { of, found, expected });
-        }
+/// What experts are given.
+#[derive(Clone, Copy)]
+struct Operands<'a, 'b> {
+    x: &'a Tensor<'b>,
+    gates: &'a Tensor<'b>,
+    up: &'a Tensor<'b>,
+    gate: Option<&'a Tensor<'b>>,
+    down: &'a Tensor<'b>,
+    biases: Option<[&'a Tensor<'b>; 2]>,
+}
+
+impl<'a, 'b> Operands<'a, 'b> {
+    fn of(operands: &'a [Tensor<'b>]) -> Result<Self, KernelError> {
+        let [x, gates, up, rest @ ..] = operands else {
+            return Err(KernelError::Count { of: "operands", found: operands.len(), expected: "4, 5 or 7" });
+        };
+        let (gate, down, biases) = match rest {
+            [down] => (None, down, None),
+            [gate, down] => (Some(gate), down, None),
+            [gate, down, first, second] => (Some(gate), down, Some([first, second])),
+            _ => {
+                let found = operands.len();
+                return Err(KernelError::Count { of: "operands", found, expected: "4, 5 or 7" });
+            }
+        };
+        Ok(Self { x, gates, up, gate, down, biases })
     }
-    let shape = extents(&[h, f, e])?;
-    Ok([shape[0], shape[1], shape[2]])
+
+    /// Refuses what does not fit together, and with the result.
+    fn check(self, y: &Tensor) -> Result<(), KernelError> {
+        let Self { x, gates, up, gate, down, biases } = self;
+        let (&[t, h], &[_, e], &[_, f, _]) = (x.shape, gates.shape, up.shape) else {
+            return Err(KernelError::Dimension { dim: 2, rank: x.shape.len() });
+        };
+        let biases = biases.iter().flatten().map(|&it| ("what is added to products", it, vec![e, f]));
+        let given = [
+            ("the gates", gates, vec![t, e]),
+            ("the first weights", up, vec![e, f, h]),
+            ("the gate weights", gate.unwrap_or(up), vec![e, f, h]),
+            ("the last weights", down, vec![e, h, f]),
+            ("the result", y, vec![t, h]),
+        ];
+        for (of, operand, expected) in given.into_iter().chain(biases) {
+            expect_dtype(operand.dtype, x.dtype)?;
+            if operand.shape != expected {
+                return Err(KernelError::Shape { of, found: operand.shape.to_vec(), expected });
+            }
+        }
+        Ok(())
+    }
 }
 
 /// What one computation needs throughout.
@@ -73,9 +90,34 @@ struct Run<'a, T> {
     up: &'a [T],
     gate: Option<&'a [T]>,
     down: &'a [T],
+    /// What is added to both products.
+    biases: Option<[&'a [T]; 2]>,
+    /// What they are bounded by.
+    limit: Option<T>,
 }
 
-impl<T: Float + crate::elementwise::Activated> Run<'_, T> {
+impl<'a, T: Float + crate::elementwise::Activated> Run<'a, T> {
+    fn new(activation: Unary, limit: Option<Real>, operands: Operands<'a, 'a>) -> Result<Self, KernelError> {
+        let Operands { x, gates, up, gate, down, biases } = operands;
+        let shape = extents(&[x.shape[1], up.shape[1], gates.shape[1]])?;
+        Ok(Self {
+            activation,
+            hidden: shape[0],
+            inner: shape[1],
+            count: shape[2],
+            x: x.elements()?,
+            gates: gates.elements()?,
+            up: up.elements()?,
+            gate: gate.map(Tensor::elements).transpose()?,
+            down: down.elements()?,
+            biases: match biases {
+                Some([first, second]) => Some([first.elements()?, second.elements()?]),
+                None => None,
+            },
+            limit: limit.map(|it| T::of_f64(it.0)),
+        })
+    }
+
     fn compute(&self, y: &mut [T]) -> Result<(), KernelError> {
         y.fill(T::ZERO);
         if self.hidden == 0 || self.count == 0 {
@@ -117,15 +159,38 @@ impl<T: Float + crate::elementwise::Activated> Run<'_, T> {
         let tokens = self.rows(self.x, chosen);
         let rows = chosen.len();
         let mut units = vec![T::ZERO; rows * self.inner];
-        let before = self.project(&tokens, self.up, expert, [self.hidden, self.inner]);
+        let [mut before, mut factors] = self.products(&tokens, expert);
+        self.bound([&mut before, &mut factors]);
         activate(self.activation, &before, &mut units)?;
-        if let Some(gate) = self.gate {
-            let factors = self.project(&tokens, gate, expert, [self.hidden, self.inner]);
-            for (unit, factor) in units.iter_mut().zip(factors) {
-                *unit = unit.times(factor);
-            }
+        for (unit, factor) in units.iter_mut().zip(factors) {
+            *unit = unit.times(factor);
         }
         Ok(self.project(&units, self.down, expert, [self.inner, self.hidden]))
+    }
+
+    /// Both products of rows, with what is added to them; the second is empty if units are not gated.
+    fn products(&self, x: &[T], expert: usize) -> [Vec<T>; 2] {
+        let into = [self.hidden, self.inner];
+        let mut made = [Some(self.up), self.gate]
+            .map(|weights| weights.map_or_else(Vec::new, |it| self.project(x, it, expert, into)));
+        for (made, biases) in made.iter_mut().zip(self.biases.into_iter().flatten()) {
+            let bias = &biases[expert * self.inner..(expert + 1) * self.inner];
+            for (number, &bias) in made.iter_mut().zip(bias.iter().cycle()) {
+                *number = number.plus(bias);
+            }
+        }
+        made
+    }
+
+    /// The same within their limit, and 1 added to the second.
+    fn bound(&self, [before, factors]: [&mut [T]; 2]) {
+        let Some(limit) = self.limit else { return };
+        for number in before {
+            *number = number.smaller(limit);
+        }
+        for number in factors {
+            *number = number.smaller(limit).larger(T::ZERO.minus(limit)).plus(T::ONE);
+        }
     }
 
     /// `x w[expert]^T`, with `w: [e, to, from]`.

@@ -87,7 +87,10 @@ impl Op {
             Self::Conv(conv) => products::conv(conv, site, emit),
             Self::ConvInputGradient { conv, .. } => products::conv_input_gradient(conv, site, emit),
             Self::CrossEntropy { ignored } => products::cross_entropy(*ignored, site, emit),
-            Self::Experts { activation, active } => products::experts(*activation, *active, site, emit),
+            Self::Experts { activation, limit, active } => {
+                let (activation, limit, active) = (*activation, *limit, *active);
+                products::experts(Self::ExpertsGradient { activation, limit, active }, site, emit)
+            }
             Self::Reshape { .. } => movement::reshape(site, emit),
             Self::Transpose { permutation } => movement::transpose(permutation, site, emit),
             Self::Expand { .. } => movement::expand(site, emit),

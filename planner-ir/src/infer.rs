@@ -11,7 +11,7 @@ mod recurrence; // states that go from token to token
 use std::fmt;
 
 use crate::data::{DType, Type};
-use crate::op::{Op, Optimizer, Recurrence, Resize};
+use crate::op::{Attention, Op, Optimizer, Recurrence, Resize};
 use checks::{
     ascending, broadcast, checked_bytes, checked_elements, expect, fits_into, indices, is_index, kept,
     not_empty, same_dtype, within,
@@ -270,6 +270,9 @@ impl Op {
                 norm_gradient_type(*dims, operands)
             }
             Self::AttentionMerge => attention_merge_type(operands),
+            Self::AttentionGradient { attention: Attention { sinks: true, .. }, .. } => {
+                Err(TypeError::Attribute("sinks, which the statistics tell of".to_owned()))
+            }
             Self::AttentionGradient { mask, .. } => attention_gradient_type(*mask, operands),
             Self::GatherGradient { dim, extent } => gather_gradient_type(*dim, *extent, operands),
             Self::ConvInputGradient { conv, spatial } => conv_input_gradient_type(conv, spatial, operands),
@@ -312,6 +315,7 @@ impl Op {
             Self::Dequantize { .. } => (found == 2 || found == 3, "2 or 3"),
             Self::RmsNorm { .. } => (found == 2, "2"),
             Self::AttentionMerge | Self::ScaledContract { .. } => (found == 4, "4"),
+            Self::Attention(Attention { sinks: true, .. }) => ((4..=7).contains(&found), "4 to 7"),
             Self::Attention(_) => ((3..=6).contains(&found), "3 to 6"),
             Self::AttentionGradient { mask: true, .. } => (found == 7 || found == 9, "7 or 9"),
             Self::AttentionGradient { mask: false, .. } => ((6..=9).contains(&found), "6 to 9"),
@@ -319,8 +323,10 @@ impl Op {
             Self::Recurrence(Recurrence::GatedDelta) => (found == 6, "6"),
             Self::Recurrence(Recurrence::SelectiveScanGradient) => (found == 7, "7"),
             Self::Recurrence(Recurrence::GatedDeltaGradient) => (found == 8, "8"),
-            Self::Experts { .. } => (found == 4 || found == 5, "4 or 5"),
-            Self::ExpertsGradient { .. } => (found == 5 || found == 6, "5 or 6"),
+            Self::Experts { limit: Some(_), .. } => (found == 5 || found == 7, "5 or 7"),
+            Self::Experts { .. } => (matches!(found, 4 | 5 | 7), "4, 5 or 7"),
+            Self::ExpertsGradient { limit: Some(_), .. } => (found == 6 || found == 8, "6 or 8"),
+            Self::ExpertsGradient { .. } => (matches!(found, 5 | 6 | 8), "5, 6 or 8"),
             Self::Dropout { .. } | Self::RoundStochastically { .. } => (found == 1 || found == 2, "1 or 2"),
             Self::Update(Optimizer::Sgd { .. }) => (found == 4, "4"),
             Self::Update(Optimizer::Momentum { .. }) => (found == 5, "5"),

@@ -235,10 +235,14 @@ pub enum Op {
     /// A mixture of experts with gated units: `y[t] = sum_e gates[t,e] *
     /// (activation(x[t] up[e]) * (x[t] gate[e])) down[e]`, computed only where the gate is not
     /// zero. Operands `x: [t, h]`, `gates: [t, e]`, `up: [e, f, h]`, `gate: [e, f, h]`,
-    /// `down: [e, h, f]`; without the fourth, the units are not gated.
+    /// `down: [e, h, f]`; without the fourth, the units are not gated. Gated units may have two operands more,
+    /// `[e, f]` each, that are added to both products before anything else.
     Experts {
         /// The function of the hidden units.
         activation: Unary,
+        /// If set, gated units are `activation(min(a, limit)) * (max(min(b, limit), -limit) + 1)` of both products a
+        /// and b: those of gpt-oss.
+        limit: Option<Real>,
         /// How many experts a token uses: what a gate row's non-zeros number at most.
         active: u64,
     },
@@ -352,12 +356,13 @@ pub enum Op {
         /// The label that does not count.
         ignored: i64,
     },
-    /// The gradients of `Experts` towards x, gates, up, gate and down, in this order; without
-    /// `gate` if the units are not gated. Operands x, gates, up, gate (if gated), down, dy. The
-    /// gradient of a gate that is 0 is 0: its expert was not computed.
+    /// The gradients of `Experts` towards its operands, in this order. Operands those, and dy. The
+    /// gradient of a gate that is 0 is 0: its expert was not computed. What is beyond a limit has none.
     ExpertsGradient {
         /// The function of the hidden units.
         activation: Unary,
+        /// What units are bounded by.
+        limit: Option<Real>,
         /// How many experts a token uses: what a gate row's non-zeros number at most.
         active: u64,
     },

@@ -184,8 +184,15 @@ fn of_large_models() -> BTreeMap<String, Kernel> {
     for (dtype, size) in HEADS.into_iter().flat_map(|size| [(DType::BF16, size), (DType::F16, size)]) {
         for causal in [false, true] {
             let (scale, softcap) = (Real(0.1), Real(0.0));
-            let attention =
-                Attention { scale, causal, softcap, window: None, blind: Blind::Zero, statistics: true };
+            let attention = Attention {
+                scale,
+                causal,
+                softcap,
+                window: None,
+                blind: Blind::Zero,
+                sinks: false,
+                statistics: true,
+            };
             let queries = || piece(dtype, &[2, 8, 2048, size]);
             let keys = || piece(dtype, &[2, 2, 2048, size]);
             let part = || piece(DType::F32, &[2, 8, 2048, size]);

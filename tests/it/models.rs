@@ -58,7 +58,8 @@ fn together(weights: &[Weight]) -> Vec<Weight> {
     let mut all: BTreeMap<String, BTreeMap<u64, &Weight>> = BTreeMap::new();
     for weight in weights {
         let Some((before, after)) = weight.0.split_once(".experts.") else { continue };
-        let (number, after) = after.split_once('.').unwrap();
+        // Where a checkpoint has them together, they are so here.
+        let Some((number, after)) = after.split_once('.') else { continue };
         let name = format!("{before}.experts.{after}");
         all.entry(name).or_default().insert(number.parse().unwrap(), weight);
     }

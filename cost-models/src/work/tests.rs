@@ -49,6 +49,7 @@ fn causal_attention_is_priced_by_the_keys_that_are_seen() {
                 softcap: planner_ir::Real(0.0),
                 window,
                 blind: planner_ir::Blind::Zero,
+                sinks: false,
                 statistics: false,
             };
             let of = |[queries, keys]: [u64; 2]| {
@@ -98,6 +99,7 @@ fn attention_of_a_thread_begins_products_for_stretches_of_queries() {
         softcap: planner_ir::Real(0.0),
         window: None,
         blind: planner_ir::Blind::Zero,
+        sinks: false,
         statistics: false,
     };
     let op = Op::Attention(attributes);

@@ -56,6 +56,7 @@ pub(super) fn example(pass: Pass, rows: u64) -> (Op, Vec<Type>) {
                 softcap: Real(0.0),
                 window: None,
                 blind: Blind::Zero,
+                sinks: false,
                 statistics: false,
             };
             (Op::Attention(attention), vec![Type::new(DType::F32, [1, 1, rows, HEAD]); 3])

@@ -95,7 +95,7 @@ impl Model {
             let shape = |value: ValueId| graph.type_of(value).shape.as_slice();
             match &node.op {
                 Op::Attention(_) => self.attention(graph, node),
-                Op::Experts { activation, active } => {
+                Op::Experts { activation, active, .. } => {
                     if let [count, units, _] = *shape(node.operands[2]) {
                         self.experts.get_or_insert(Experts { count, active: *active, units });
                     }

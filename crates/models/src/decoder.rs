@@ -205,6 +205,8 @@ pub(crate) struct Attention {
     pub(crate) softcap: Option<f64>,
     /// How many keys a query sees at most: itself and those just before it.
     pub(crate) window: Option<u64>,
+    /// The weight of scores that the softmax has besides, one for each head.
+    pub(crate) sinks: Option<String>,
 }
 
 /// How queries, keys and values are made.
@@ -285,12 +287,20 @@ pub(crate) struct Experts {
     pub(crate) active: u64,
     /// The length inside of each.
     pub(crate) length: u64,
-    pub(crate) activation: Activation,
-    /// The names of the weights of the gate, of the way up and of the way down, after `experts.N.`.
-    pub(crate) weights: [&'static str; 3],
+    pub(crate) inside: Inside,
     pub(crate) router: Router,
     /// Units that every token takes, and the weight that says how much of them.
     pub(crate) shared: Option<(Dense, Option<String>)>,
+}
+
+/// What is inside of each expert.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub(crate) enum Inside {
+    /// Gated units; the names of the weights of the gate, of the way up and of the way down, after `experts.N.`.
+    Gated { activation: Activation, weights: [&'static str; 3] },
+    /// The units of gpt-oss, bounded by a limit, whose products have biases. All experts have one weight,
+    /// `[experts, in, out]`, in which gates and the way up take turns.
+    Bounded { limit: f64 },
 }
 
 /// How a token chooses.
@@ -298,6 +308,8 @@ pub(crate) struct Experts {
 pub(crate) struct Router {
     /// Its weight.
     pub(crate) weight: String,
+    /// A bias of its products.
+    pub(crate) added: Option<String>,
     pub(crate) scores: Scores,
     /// A bias that only the choice has.
     pub(crate) bias: Option<String>,
@@ -314,6 +326,8 @@ pub(crate) struct Router {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Scores {
     Softmax,
+    /// A softmax of what is chosen.
+    SoftmaxOfChosen,
     Sigmoid,
 }
 

@@ -7,13 +7,14 @@ mod older; // GPT-2, GPT-NeoX, Phi
 mod recurrent; // Mamba-2 and Qwen3-Next
 mod mixture; // Mixtral, Qwen, GLM 4.5
 mod deepseek; // DeepSeek V2, V3 and Kimi K2
+mod gpt_oss; // gpt-oss
 
 use crate::config::{Config, ConfigError, Result};
 use crate::decoder::Decoder;
 use crate::onnx::Element;
 
 /// The types that are known.
-const KNOWN: [&str; 25] = [
+const KNOWN: [&str; 26] = [
     "deepseek_v2",
     "deepseek_v3",
     "gemma",
@@ -24,6 +25,7 @@ const KNOWN: [&str; 25] = [
     "glm4_moe",
     "gpt2",
     "gpt_neox",
+    "gpt_oss",
     "granite",
     "kimi_k2",
     "llama",
@@ -42,8 +44,7 @@ const KNOWN: [&str; 25] = [
 ];
 
 /// Types that are understood and not written, and why.
-const NOT_WRITTEN: [(&str, &str); 3] = [
-    ("gpt_oss", "whose experts have biases and bounds, which experts that are planned do not have"),
+const NOT_WRITTEN: [(&str, &str); 2] = [
     ("mamba", "whose scan has other projections than that of `mamba2`"),
     ("gemma3", "whose images are not written: take its `text_config`, with `model_type` `gemma3_text`"),
 ];
@@ -60,6 +61,7 @@ pub(crate) fn decoder(config: &Config) -> Result<(Decoder, Vec<String>)> {
         "gemma" | "gemma2" | "gemma3_text" => gemma::decoder(config, &kind)?,
         "gpt2" => older::gpt2(config)?,
         "gpt_neox" => older::neox(config)?,
+        "gpt_oss" => gpt_oss::decoder(config)?,
         "phi" => older::phi(config)?,
         "mixtral" | "qwen2_moe" | "qwen3_moe" | "glm4_moe" => mixture::decoder(config, &kind)?,
         "mamba2" => recurrent::mamba2(config)?,

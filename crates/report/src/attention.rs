@@ -75,7 +75,10 @@ impl Found {
 
 /// What masks the scores of attention.
 fn mask(node: &Node) -> Option<ValueId> {
-    matches!(node.op, Op::Attention(_)).then(|| Attention::masks(&node.operands[3..]).0.copied()).flatten()
+    match &node.op {
+        Op::Attention(attention) => attention.masks(&node.operands[3..]).0.copied(),
+        _ => None,
+    }
 }
 
 /// What a user should know of some attention.

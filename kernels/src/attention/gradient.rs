@@ -30,7 +30,7 @@ pub(crate) fn attention_gradient(
     };
     let (dq, dk, dv, dmask) = match results {
         [dq, dk, dv] => (dq, dk, dv, None),
-        [dq, dk, dv, dmask] if Attention::masks(rest).0.is_some() => (dq, dk, dv, Some(dmask)),
+        [dq, dk, dv, dmask] if attention.masks(rest).0.is_some() => (dq, dk, dv, Some(dmask)),
         _ => return Err(KernelError::Count { of: "results", found: results.len(), expected: "3 or 4" }),
     };
     for x in [k, v, y, dy] {

@@ -16,13 +16,13 @@ pub(crate) fn with_low<T>(
     operands: &[Tensor],
     compute: impl FnOnce(&[Tensor]) -> Result<T, KernelError>,
 ) -> Result<T, KernelError> {
-    let first = match op {
-        Op::Attention(_) => 3,
-        Op::AttentionGradient { .. } => 6,
+    let (first, attention) = match op {
+        Op::Attention(attention) => (3, attention),
+        Op::AttentionGradient { attention, .. } => (6, attention),
         _ => return compute(operands),
     };
     let rest = operands.get(first..).unwrap_or_default();
-    let Some(&mask) = Attention::masks(rest).0.filter(|it| it.dtype == DType::F16) else {
+    let Some(&mask) = attention.masks(rest).0.filter(|it| it.dtype == DType::F16) else {
         return compute(operands);
     };
     let mut wide = converted(&mask, DType::F32)?;
@@ -70,7 +70,7 @@ impl Documents {
 }
 
 /// Where the element for a score is.
-fn place(score: [usize; 4], strides: &[usize]) -> usize {
+pub(super) fn place(score: [usize; 4], strides: &[usize]) -> usize {
     score.into_iter().zip(strides).map(|(at, stride)| at * stride).sum()
 }
 
@@ -82,9 +82,9 @@ enum Elements<'a, T> {
 }
 
 impl<'a, T: Float> Mask<'a, T> {
-    /// Of the operands after those that every attention has, over scores of these extents.
-    pub(super) fn new(rest: &[Tensor<'a>], scores: [usize; 4]) -> Result<Self, KernelError> {
-        let (mask, documents) = Attention::masks(rest);
+    /// Of the operands that mask scores of these extents.
+    pub(super) fn new(masking: &[Tensor<'a>], scores: [usize; 4]) -> Result<Self, KernelError> {
+        let (mask, documents) = Attention::masks_of(masking);
         let documents = match documents {
             Some(documents) => Some(Documents::new(documents, &scores)?),
             None => None,

@@ -15,6 +15,7 @@ const PLAIN: Attention = Attention {
     softcap: Real(0.0),
     window: None,
     blind: Blind::Zero,
+    sinks: false,
     statistics: false,
 };
 
@@ -66,6 +67,7 @@ fn queries_see_what_they_should() {
             softcap: Real(if u.arbitrary()? { 1.5 } else { 0.0 }),
             window: if u.arbitrary()? { Some(u.int_in_range(1..=4)?) } else { None },
             blind: Blind::Zero,
+            sinks: false,
             statistics: false,
         };
         let op = Op::Attention(attention);
@@ -105,6 +107,35 @@ fn queries_see_what_they_should() {
         let found = one(&op, &[&q, &k, &v, &mask, &own, &others]);
         let both = |index: &[u64]| differ(index) || hides(index);
         check(&found, |index| expected(&attention, [&q, &k, &v], both, |_| 0.0, index));
+        Ok(())
+    });
+}
+
+/// As if there was one key more before all others, of score `sink` and value 0.
+#[test]
+fn a_sink_is_a_key_whose_value_is_zero() {
+    arbtest(|u| {
+        let [b, g, each, s, d, e] = {
+            let mut draw = |high| u.int_in_range(1..=high);
+            [draw(2)?, draw(2)?, draw(2)?, draw(5)?, draw(3)?, draw(3)?]
+        };
+        let (h, t) = (g * each, s + u.int_in_range(0..=2)?);
+        let q = arbitrary(u, &[b, h, s, d])?;
+        let (k, v) = (arbitrary(u, &[b, g, t, d])?, arbitrary(u, &[b, g, t, e])?);
+        let mut extent = |extent: u64| Ok(if u.arbitrary()? { extent } else { 1 });
+        let shape = [extent(b)?, h, extent(s)?, 1];
+        let sinks = arbitrary(u, &shape)?;
+        let attention = Attention { causal: u.arbitrary()?, ..PLAIN };
+        let mask = arbitrary(u, &[b, h, s, t])?;
+        let found = one(&Op::Attention(Attention { sinks: true, ..attention }), &[&q, &k, &v, &mask, &sinks]);
+
+        let zeros = |shape: &[u64]| Array::zeros(planner_ir::Type::new(DType::F32, shape)).unwrap();
+        let before = |first: &Array, rest: &Array, dim| one(&Op::Concat { dim }, &[first, rest]);
+        let (k, v) = (before(&zeros(&[b, g, 1, d]), &k, 2), before(&zeros(&[b, g, 1, e]), &v, 2));
+        let sinks = one(&Op::Expand { shape: vec![b, h, s, 1] }, &[&sinks]);
+        let numbers = Numbers::of(&before(&sinks, &mask, 3));
+        let adds = |index: &[u64]| numbers.at(index);
+        check(&found, |index| expected(&attention, [&q, &k, &v], |_| false, adds, index));
         Ok(())
     });
 }

@@ -208,7 +208,7 @@ impl Masks<'_> {
             let place = ["batch", "head", "query", "key"].map(|it| format!("{it} * {stride}{}", &it[..1]));
             Ok(format!("{t} {to}; t_load_{dtype}_1({name} + {}, &{to});", place.join(" + ")))
         };
-        let (mask, documents) = Attention::masks(self.given);
+        let (mask, documents) = Attention::masks_of(self.given);
         let mut hiding = Hiding::default();
         if let Some(mask) = mask {
             hiding.read.push(read(mask, self.first, ["mask", "adds", "m"])?);
@@ -312,6 +312,42 @@ fn scores(
     Ok(Scores { text, keys, queries, whole, twice })
 }
 
+/// Declares the sinks, if there are some, and says how `most` and `sum` of row `r`, of `query`, begin with one; `own`
+/// says which lane counts it.
+fn begun(
+    attention: &Attention,
+    shape: &Shape,
+    operands: &[Piece],
+    own: &str,
+    arguments: &mut Arguments,
+) -> Result<String, Uncovered> {
+    let Some((last, sinks)) = (0..).zip(operands).last().filter(|_| attention.sinks) else {
+        return Ok(String::new());
+    };
+    let scores = [shape.batches, shape.heads, shape.queries, shape.keys];
+    let strides = repeated_strides(&sinks.type_.shape, &scores)
+        .ok_or_else(|| Uncovered::Missing(format!("sinks of {}", sinks.type_)))?;
+    arguments.reads("sinks", sinks.type_.dtype, Argument::Operand(last));
+    for (of, stride) in ["b", "h", "q"].into_iter().zip(strides) {
+        arguments.integer(&format!("sink_{of}"), stride);
+    }
+    // Blocks of keys have the sink once, together.
+    let share = shape.key_span.share(shape.keys);
+    if share <= 0.0 {
+        return Ok(String::new());
+    }
+    let (t, dtype, share) = (computed(shape.dtype), shape.dtype.name(), literal(shape.dtype, share.ln()));
+    Ok(format!(
+        "        if (query < queries) {{
+            {t} sink;
+            t_load_{dtype}_1(sinks + batch * sink_b + head * sink_h + query * sink_q, &sink);
+            most[r] = sink + {share};
+            sum[r] = {own};
+        }}
+"
+    ))
+}
+
 /// Attention, and the statistics of its rows if there is a second result.
 pub(super) fn attention(
     attention: &Attention,
@@ -338,10 +374,12 @@ pub(super) fn attention(
     for (name, piece) in [("q", q), ("k", k), ("v", v), ("y", y)] {
         strides(name, piece, &mut arguments);
     }
-    let masks = Masks { given: &operands[3..], first: 3 };
+    let masks = Masks { given: attention.masking(&operands[3..]), first: 3 };
     if shape.is_for_tensor_cores() && y.type_.dtype == shape.dtype {
-        return tensor::attention(attention, &shape, masks, arguments, results);
+        let begun = begun(attention, &shape, operands, "pair == 0", &mut arguments)?;
+        return tensor::attention(attention, &shape, masks, begun, arguments, results);
     }
+    let begun = begun(attention, &shape, operands, "1", &mut arguments)?;
     let scores = scores(attention, &shape, masks, TILE, &mut arguments)?;
     let statistics = results.get(1).map_or(String::new(), |it| {
         format!(
@@ -354,6 +392,13 @@ pub(super) fn attention(
     let mut texts = shape.texts();
     texts.extend([
         ("PARAMETERS", arguments.text()),
+        (
+            "BEGUN",
+            for_rows(
+                &begun,
+                "for (int r = 0; r < 4; r++) {\n        const t_i64 query = first_query + warp * 4 + r;",
+            ),
+        ),
         ("F", y.type_.dtype.name().to_owned()),
         ("BEGIN", scores.keys[0].clone()),
         ("END", scores.keys[1].clone()),
@@ -399,6 +444,11 @@ fn sees_all(shape: &Shape, twice: &str) -> String {
 /// Goes on with the next key, if one is hidden twice.
 fn unless(twice: &str) -> &'static str {
     if twice.is_empty() { "" } else { "                if (twice) continue;\n" }
+}
+
+/// Statements for every row, if there are some.
+fn for_rows(begun: &str, first: &str) -> String {
+    if begun.is_empty() { String::new() } else { format!("    T_UNROLL\n    {first}\n{begun}    }}\n") }
 }
 
 /// The size of what is computed with (bytes).

@@ -48,8 +48,8 @@ pub fn kernels(op: &Op, operands: &[Piece], results: &[Piece]) -> Result<Work, U
         Op::AttentionGradient { attention, .. } => {
             attention::attention_gradient(attention, operands, results)
         }
-        Op::ExpertsGradient { activation, active } => {
-            experts::experts_gradient(*activation, *active, operands, results)
+        Op::ExpertsGradient { activation, limit, active } => {
+            experts::experts_gradient(*activation, *limit, *active, operands, results)
         }
         Op::Recurrence(it) => recurrence::recurrence(*it, operands, results),
         Op::AttentionMerge => attention::attention_merge(operands, results),
@@ -119,8 +119,8 @@ fn one_result(op: &Op, operands: &[Piece], y: &Piece) -> Result<Work, Uncovered>
             places::scatter_nd(*scatter, [data, indices, updates], y)
         }
         (Op::Resize(attributes), [x]) if moves => resample::resize(attributes, x, y),
-        (Op::Experts { activation, active }, [_, _, _, _] | [_, _, _, _, _]) => {
-            experts::experts(*activation, *active, operands, y)
+        (Op::Experts { activation, limit, active }, _) => {
+            experts::experts(*activation, *limit, *active, operands, y)
         }
         (Op::Contract(labels), [a, b]) => contract::contract(labels, [a, b], y),
         (Op::Gather { dim }, [_, _]) => indexing::gather(*dim, operands, y),

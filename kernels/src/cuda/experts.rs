@@ -5,12 +5,12 @@
 //! what the expert makes of it stands; tokens take their rows together in the order of experts, and
 //! experts sum over their tokens in order, so that nothing depends on which block is faster.
 
-use planner_ir::{DType, Unary};
+use planner_ir::{DType, Real, Unary};
 
 use super::functions::{derivative, unary};
 use super::indexing::launch;
 use super::launch::{Argument, Launch, Piece, Uncovered, Work};
-use super::number::{computed, stored, suffix};
+use super::number::{computed, literal, stored, suffix};
 use super::strides::{Arguments, signed};
 use super::text::filled;
 
@@ -20,6 +20,7 @@ const ROWS: &str = include_str!("templates/experts_rows.cu");
 const TOKENS: &str = include_str!("templates/experts_tokens.cu");
 const GATES: &str = include_str!("templates/experts_gates.cu");
 const WEIGHTS: &str = include_str!("templates/experts_weights.cu");
+const SUMS: &str = include_str!("templates/experts_sums.cu");
 
 /// The threads of a block, its warps, and the rows and columns of a tile.
 const THREADS: u64 = 256;
@@ -32,11 +33,16 @@ const CHOSEN: u32 = 256 * 4;
 /// The shared memory of two tiles, with rows longer than they have to be (elements).
 const TILES: u32 = 2 * 32 * 33;
 
-/// What all kernels are made from: operands x, gates, up, perhaps gate, and down.
+/// What all kernels are made from: operands x, gates, up, perhaps gate, down, and perhaps biases.
 struct Experts {
     activation: Unary,
+    /// What gated units are bounded by.
+    limit: Option<Real>,
     dtype: DType,
     gated: bool,
+    /// Where the last weights are, and the first biases if there are some.
+    down: usize,
+    biases: Option<usize>,
     tokens: u64,
     hidden: u64,
     inner: u64,
@@ -50,8 +56,14 @@ struct Experts {
 }
 
 impl Experts {
-    fn new(activation: Unary, active: u64, operands: &[Piece], gated: bool) -> Result<Self, Uncovered> {
+    fn new(
+        activation: Unary,
+        limit: Option<Real>,
+        active: u64,
+        operands: &[Piece],
+    ) -> Result<Self, Uncovered> {
         let misfit = || Uncovered::Missing(format!("experts of {} operands", operands.len()));
+        let gated = operands.len() > 4;
         let [x, gates, up] = operands.first_chunk::<3>().ok_or_else(misfit)?;
         let dtype = x.type_.dtype;
         let (&[tokens, hidden], &[_, experts], &[_, inner, _]) =
@@ -65,8 +77,11 @@ impl Experts {
         let slots = active.min(experts);
         let mut made = Self {
             activation,
+            limit,
             dtype,
             gated,
+            down: if gated { 4 } else { 3 },
+            biases: (operands.len() == 7).then_some(5),
             tokens,
             hidden,
             inner,
@@ -173,6 +188,70 @@ impl Experts {
         )
     }
 
+    /// The statements of the products that units are made of.
+    fn products(&self) -> String {
+        let mut products = self.product("before", ["x", "up"], ["hidden", "hidden, 1"]);
+        if self.gated {
+            products += &self.product("factor", ["x", "gate"], ["hidden", "hidden, 1"]);
+        }
+        products
+    }
+
+    /// Declares what these are of, and what is added to them.
+    fn declare_products(&self, to: &mut Arguments) {
+        to.reads("up", self.dtype, Argument::Operand(2));
+        if self.gated {
+            to.reads("gate", self.dtype, Argument::Operand(3));
+        }
+        if let Some(first) = self.biases {
+            to.reads("first_bias", self.dtype, Argument::Operand(first));
+            to.reads("second_bias", self.dtype, Argument::Operand(first + 1));
+        }
+    }
+
+    /// Statements that add to both products of column `n` what is added to them.
+    fn added(&self) -> String {
+        let one = |to: &str, bias: &str| {
+            let (t, d) = (computed(self.dtype), self.dtype.name());
+            format!("{{ {t} bias; t_load_{d}_1({bias} + expert * inner + n, &bias); {to}[r] += bias; }} ")
+        };
+        match self.biases {
+            Some(_) => one("before", "first_bias") + &one("factor", "second_bias"),
+            None => String::new(),
+        }
+    }
+
+    /// Statements that bound both products, and add 1 to the second.
+    fn limited(&self) -> String {
+        let Some(Real(limit)) = self.limit else { return String::new() };
+        let (s, [most, least]) = (suffix(self.dtype), [limit, -limit].map(|it| literal(self.dtype, it)));
+        format!(
+            "before[r] = t_min_{s}(before[r], {most}); \
+             factor[r] = t_max_{s}(t_min_{s}(factor[r], {most}), {least}) + 1; "
+        )
+    }
+
+    /// What becomes of both products before they are units.
+    fn bounded(&self) -> String {
+        self.added() + &self.limited()
+    }
+
+    /// The sums of the rows of each expert's tokens.
+    fn sums(&self, made: Argument, y: &Piece, result: usize) -> Launch {
+        let mut arguments = Arguments::default();
+        self.pointer("made", "const ", made, &mut arguments);
+        arguments.pointer("const t_i32 *rows", self.lists[0]);
+        arguments.pointer("const t_i32 *counts", self.lists[1]);
+        arguments.writes("y", y.type_.dtype, Argument::Result(result));
+        let count = self.experts * self.inner;
+        for (name, number) in [("count", count), ("tokens", self.tokens), ("inner", self.inner)] {
+            arguments.integer(name, signed(number));
+        }
+        let parameters = arguments.text();
+        let texts = [("PARAMETERS", parameters.as_str()), ("F", y.type_.dtype.name())];
+        launch("experts_sums", &self.filled(SUMS, &texts), arguments, count.div_ceil(THREADS), 0)
+    }
+
     /// What tokens get of their rows, each times its gate or as it is.
     fn taken(&self, made: Argument, weight: &str, y: &Piece, result: usize) -> Launch {
         let mut arguments = Arguments::default();
@@ -200,37 +279,30 @@ impl Experts {
 /// `y[t] = sum_e gates[t,e] * (activation(x[t] up[e]) * (x[t] gate[e])) down[e]`.
 pub(super) fn experts(
     activation: Unary,
+    limit: Option<Real>,
     active: u64,
     operands: &[Piece],
     y: &Piece,
 ) -> Result<Work, Uncovered> {
-    let gated = operands.len() == 5;
-    let mut run = Experts::new(activation, active, operands, gated)?;
+    let mut run = Experts::new(activation, limit, active, operands)?;
     if y.type_.elements() == 0 {
         return Ok(Work::default());
     }
     let (units, outs) = (run.rows_of(run.inner), run.rows_of(run.hidden));
-    let down = operands.len() - 1;
-    let mut products = run.clear(&["before", "factor"]);
-    products += &run.product("before", ["x", "up"], ["hidden", "hidden, 1"]);
-    if gated {
-        products += &run.product("factor", ["x", "gate"], ["hidden", "hidden, 1"]);
-    }
+    let products = run.clear(&["before", "factor"]) + &run.products();
     let active = unary(activation, run.dtype, "before[r]")?;
-    let factor = if gated { " * factor[r]" } else { "" };
+    let factor = if run.gated { " * factor[r]" } else { "" };
     let given = |to: &mut Arguments| {
         to.reads("x", run.dtype, Argument::Operand(0));
-        to.reads("up", run.dtype, Argument::Operand(2));
-        if gated {
-            to.reads("gate", run.dtype, Argument::Operand(3));
-        }
+        run.declare_products(to);
         run.pointer("units", "", units, to);
     };
-    let first = run.rows(given, [&products, &format!("units[at] = ({active}){factor};")], run.inner);
+    let store = format!("{}units[at] = ({active}){factor};", run.bounded());
+    let first = run.rows(given, [&products, &store], run.inner);
     let products = run.clear(&["out"]) + &run.product("out", ["units", "down"], ["inner", "inner, 1"]);
     let given = |to: &mut Arguments| {
         run.pointer("units", "const ", units, to);
-        to.reads("down", run.dtype, Argument::Operand(down));
+        to.reads("down", run.dtype, Argument::Operand(run.down));
         run.pointer("outs", "", outs, to);
     };
     let second = run.rows(given, [&products, "outs[at] = out[r];"], run.hidden);
@@ -239,22 +311,23 @@ pub(super) fn experts(
     Ok(Work { launches, room: run.room })
 }
 
-/// The gradients towards x, gates, up, perhaps gate, and down; operands the same, and dy.
+/// The gradients towards x, gates, up, perhaps gate, down, and perhaps biases; operands the same, and dy.
 pub(super) fn experts_gradient(
     activation: Unary,
+    limit: Option<Real>,
     active: u64,
     operands: &[Piece],
     results: &[Piece],
 ) -> Result<Work, Uncovered> {
-    let gated = operands.len() == 6;
-    if results.len() + 1 != operands.len() {
+    let dy = operands.len().saturating_sub(1);
+    if results.len() != dy {
         return Err(Uncovered::Missing(format!("{} gradients of experts", results.len())));
     }
-    let mut run = Experts::new(activation, active, operands, gated)?;
+    let mut run = Experts::new(activation, limit, active, &operands[..dy])?;
     let [units, back, above, beside] = [(); 4].map(|()| run.rows_of(run.inner));
     let moved = run.rows_of(run.hidden);
-    let (down, dy) = (operands.len() - 2, operands.len() - 1);
-    let first = run.backward([units, back, above, beside], [down, dy])?;
+    let (gated, down) = (run.gated, run.down);
+    let first = run.backward([units, back, above, beside], dy)?;
     let mut products = run.clear(&["out"]);
     if gated {
         products += &run.product("out", ["beside", "gate"], ["inner", "1, hidden"]);
@@ -278,6 +351,9 @@ pub(super) fn experts_gradient(
         launches.push(run.weights([(beside, false), (Argument::Operand(0), true)], &results[3], 3));
     }
     launches.push(run.weights([(Argument::Operand(dy), true), (units, false)], &results[down], down));
+    for (made, result) in [above, beside].into_iter().zip(run.biases.map_or(0..0, |first| first..first + 2)) {
+        launches.push(run.sums(made, &results[result], result));
+    }
     launches.retain(|launch| launch.blocks > 0);
     Ok(Work { launches, room: run.room })
 }
@@ -285,16 +361,8 @@ pub(super) fn experts_gradient(
 impl Experts {
     /// The hidden units again, what of dy comes back to them without the gate, and with it the
     /// gradients of what the activation is of and of the factors.
-    fn backward(
-        &self,
-        [units, back, above, beside]: [Argument; 4],
-        [down, dy]: [usize; 2],
-    ) -> Result<Launch, Uncovered> {
-        let mut products = self.clear(&["before", "factor", "come"]);
-        products += &self.product("before", ["x", "up"], ["hidden", "hidden, 1"]);
-        if self.gated {
-            products += &self.product("factor", ["x", "gate"], ["hidden", "hidden, 1"]);
-        }
+    fn backward(&self, [units, back, above, beside]: [Argument; 4], dy: usize) -> Result<Launch, Uncovered> {
+        let mut products = self.clear(&["before", "factor", "come"]) + &self.products();
         products += &self.product("come", ["dy", "down"], ["hidden", "1, inner"]);
         let active = unary(self.activation, self.dtype, "before[r]")?;
         let slope = derivative(self.activation, self.dtype, "before[r]")?;
@@ -303,20 +371,32 @@ impl Experts {
             true => ("factor[r]", "beside[at] = active * gradient;"),
             false => ("1", ""),
         };
+        let [within, ends] = match self.limit {
+            Some(Real(limit)) => {
+                let [most, least] = [limit, -limit].map(|it| literal(self.dtype, it));
+                [
+                    format!(
+                        "const int over = before[r] > {most}, beyond = factor[r] > {most} || factor[r] < {least}; "
+                    ),
+                    " if (over) above[at] = 0; if (beyond) beside[at] = 0;".to_owned(),
+                ]
+            }
+            None => [const { String::new() }; 2],
+        };
         let store = format!(
-            "{t} let; t_load_{}_1(gates + row / slots * experts + expert, &let); \
+            "{t} let; t_load_{}_1(gates + row / slots * experts + expert, &let); {}{within}{}\
              const {t} active = {active}, gradient = come[r] * let; \
              units[at] = active * {factor}; back[at] = come[r]; above[at] = gradient * {factor} * ({slope}); \
-             {others}",
-            self.dtype.name()
+             {others}{ends}",
+            self.dtype.name(),
+            self.added(),
+            self.limited(),
         );
         let given = |to: &mut Arguments| {
-            for (name, operand) in [("x", 0), ("gates", 1), ("up", 2), ("down", down), ("dy", dy)] {
+            for (name, operand) in [("x", 0), ("gates", 1), ("down", self.down), ("dy", dy)] {
                 to.reads(name, self.dtype, Argument::Operand(operand));
             }
-            if self.gated {
-                to.reads("gate", self.dtype, Argument::Operand(3));
-            }
+            self.declare_products(to);
             for (name, place) in [("units", units), ("back", back), ("above", above), ("beside", beside)] {
                 self.pointer(name, "", place, to);
             }

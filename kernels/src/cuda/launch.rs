@@ -19,7 +19,7 @@ pub struct Piece {
 }
 
 /// Every family of kernels, sorted: what the name of one begins with.
-pub const FAMILIES: [&str; 38] = [
+pub const FAMILIES: [&str; 39] = [
     "attention",
     "attention_gradient",
     "attention_gradient_tensor",
@@ -36,6 +36,7 @@ pub const FAMILIES: [&str; 38] = [
     "experts_gates",
     "experts_list",
     "experts_rows",
+    "experts_sums",
     "experts_tokens",
     "experts_weights",
     "extremes",

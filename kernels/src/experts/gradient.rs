@@ -1,9 +1,9 @@
 //! The gradients of mixtures of experts: each expert's tokens and their gradients are gathered,
 //! its hidden units are recomputed, and what follows is added where the tokens are.
 
-use planner_ir::Unary;
+use planner_ir::{Real, Unary};
 
-use super::{Run, check};
+use super::{Operands, Run};
 use crate::array::{Tensor, TensorMut, expect_dtype};
 use crate::elementwise::{Differentiated, activate, derivative};
 use crate::error::KernelError;
@@ -11,56 +11,44 @@ use crate::norm::dot;
 use crate::number::{Number, with_float};
 use crate::product::{Extents, Matrix, add_product, product};
 
-/// The gradients towards x, gates, up, gate (if there is one) and down; operands the same and dy.
+/// The gradients towards what experts are given; operands the same and dy.
 pub(crate) fn experts_gradient(
     activation: Unary,
+    limit: Option<Real>,
     operands: &[Tensor],
     results: &mut [TensorMut],
 ) -> Result<(), KernelError> {
-    let (x, gates, up, gate, down, dy) = match operands {
-        [x, gates, up, down, dy] => (x, gates, up, None, down, dy),
-        [x, gates, up, gate, down, dy] => (x, gates, up, Some(gate), down, dy),
-        _ => {
-            let found = operands.len();
-            return Err(KernelError::Count { of: "operands", found, expected: "5 or 6" });
-        }
+    let Some((dy, given)) = operands.split_last() else {
+        return Err(KernelError::Count { of: "operands", found: 0, expected: "5, 6 or 8" });
     };
-    if results.len() + 1 != operands.len() {
+    let operands = Operands::of(given)?;
+    if results.len() != given.len() {
         let found = results.len();
         return Err(KernelError::Count { of: "results", found, expected: "one for each operand but dy" });
     }
-    let [hidden, inner, count] = check([x, gates, up, gate.unwrap_or(up), down, dy])?;
-    for (result, operand) in results.iter().zip(operands) {
+    operands.check(dy)?;
+    for (result, operand) in results.iter().zip(given) {
         expect_dtype(result.dtype, operand.dtype)?;
         if result.shape != operand.shape {
             let (found, expected) = (result.shape.to_vec(), operand.shape.to_vec());
             return Err(KernelError::Shape { of: "a gradient of experts", found, expected });
         }
     }
-    with_float!(x.dtype, "the gradient of experts", T => {
-        let run = Run {
-            activation,
-            hidden,
-            inner,
-            count,
-            x: x.elements::<T>()?,
-            gates: gates.elements()?,
-            up: up.elements()?,
-            gate: gate.map(Tensor::elements).transpose()?,
-            down: down.elements()?,
-        };
+    with_float!(operands.x.dtype, "the gradient of experts", T => {
+        let run = Run::<T>::new(activation, limit, operands)?;
         let mut made = results.iter_mut().map(TensorMut::elements_mut).collect::<Result<Vec<_>, _>>()?;
         for made in &mut made {
             made.fill(T::ZERO);
         }
         let (made, others) = made.split_at_mut(3);
         let [x, gates, up] = made else { return Ok(()) };
-        let (gate, down) = match others {
-            [down] => (None, down),
-            [gate, down] => (Some(&mut **gate), down),
+        let (gate, down, biases) = match others {
+            [down] => (None, down, None),
+            [gate, down] => (Some(&mut **gate), down, None),
+            [gate, down, first, second] => (Some(&mut **gate), down, Some([&mut **first, &mut **second])),
             _ => return Ok(()),
         };
-        run.gradient(dy.elements()?, Gradients { x, gates, up, gate, down })
+        run.gradient(dy.elements()?, Gradients { x, gates, up, gate, down, biases })
     })
 }
 
@@ -71,6 +59,7 @@ struct Gradients<'a, T> {
     up: &'a mut [T],
     gate: Option<&'a mut [T]>,
     down: &'a mut [T],
+    biases: Option<[&'a mut [T]; 2]>,
 }
 
 impl<T: Differentiated> Run<'_, T> {
@@ -97,15 +86,13 @@ impl<T: Differentiated> Run<'_, T> {
     ) -> Result<(), KernelError> {
         let (rows, hidden, inner) = (chosen.len(), self.hidden, self.inner);
         let x = self.rows(self.x, chosen);
-        let into = [hidden, inner];
-        let before = self.project(&x, self.up, expert, into);
+        let made_of = self.products(&x, expert);
+        let [mut before, mut factors] = made_of.clone();
+        self.bound([&mut before, &mut factors]);
         let mut active = vec![T::ZERO; rows * inner];
         activate(self.activation, &before, &mut active)?;
-        let factors = self.gate.map(|gate| self.project(&x, gate, expert, into));
         let mut units = active.clone();
-        if let Some(factors) = &factors {
-            multiply(&mut units, factors);
-        }
+        multiply(&mut units, &factors);
         // The gradient of the units, but for the gate.
         let mut gradient = vec![T::ZERO; rows * inner];
         let of_expert =
@@ -144,17 +131,39 @@ impl<T: Differentiated> Run<'_, T> {
                 (dx, plain(hidden)),
             );
         };
-        if let (Some(gate), Some(made)) = (self.gate, &mut made.gate) {
+        // What is beyond a limit does not follow what it is made of.
+        let beyond = |made_of: &[T], least: T, gradient: &mut [T]| {
+            let Some(limit) = self.limit else { return };
+            for (gradient, &from) in gradient.iter_mut().zip(made_of) {
+                if from > limit || from < least {
+                    *gradient = T::ZERO;
+                }
+            }
+        };
+        let added_to = |gradient: &[T], to: &mut [T]| {
+            for row in gradient.chunks_exact(inner) {
+                for (to, &it) in to[expert * inner..(expert + 1) * inner].iter_mut().zip(row) {
+                    *to = to.plus(it);
+                }
+            }
+        };
+        if let (Some(gate), Some(to)) = (self.gate, &mut made.gate) {
             multiply(&mut active, &gradient);
-            added(&active, inner, &x, hidden, made);
+            beyond(&made_of[1], T::ZERO.minus(self.limit.unwrap_or(T::ZERO)), &mut active);
+            added(&active, inner, &x, hidden, to);
             back(&active, gate, &mut dx);
+            if let Some([_, to]) = &mut made.biases {
+                added_to(&active, to);
+            }
         }
-        if let Some(factors) = &factors {
-            multiply(&mut gradient, factors);
-        }
+        multiply(&mut gradient, &factors);
         let mut slopes = active;
         derivative(self.activation, &before, &mut slopes)?;
         multiply(&mut gradient, &slopes);
+        beyond(&made_of[0], T::LOWEST, &mut gradient);
+        if let Some([to, _]) = &mut made.biases {
+            added_to(&gradient, to);
+        }
         added(&gradient, inner, &x, hidden, made.up);
         back(&gradient, self.up, &mut dx);
         for (&(token, _), dx) in chosen.iter().zip(dx.chunks_exact(hidden)) {

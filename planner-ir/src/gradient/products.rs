@@ -102,14 +102,49 @@ pub(super) fn attention(attention: Attention, site: &Site<'_>, emit: &mut Emit<'
         return NoGradient::new("`attention` has no gradient through its statistics");
     }
     let Some(dy) = site.gradient() else { return Ok(vec![None; site.operands.len()]) };
-    let (given, _) = Attention::masks(&site.operands[3..]);
+    let (given, _) = attention.masks(&site.operands[3..]);
     let mask = given.is_some() && site.wanted.get(3).is_some_and(Option::is_some);
     let (y, statistics) = (site.results[0], site.results[1]);
-    let operands = [&site.operands[..3], &[y, statistics, dy], &site.operands[3..]].concat();
+    let operands =
+        [&site.operands[..3], &[y, statistics, dy], attention.masking(&site.operands[3..])].concat();
     emit.phase = site.joint_phase();
-    let attention = Attention { statistics: false, ..attention };
-    let results = emit.all(Op::AttentionGradient { attention, mask }, &operands);
-    Ok(site.among(&[0, 1, 2, 3], &results))
+    // The statistics have the sinks in them.
+    let plain = Attention { statistics: false, sinks: false, ..attention };
+    let results = emit.all(Op::AttentionGradient { attention: plain, mask }, &operands);
+    let mut gradients = site.among(&[0, 1, 2, 3], &results);
+    let last = site.operands.len() - 1;
+    if let Some(phase) = site.wanted[last].filter(|_| attention.sinks) {
+        emit.phase = phase;
+        gradients[last] = Some(sinks(emit, site.operands[last], [y, statistics, dy]));
+    }
+    Ok(gradients)
+}
+
+/// The gradient of sinks: `-p (dy·y)` of each row, `p = exp(sink - largest) / sum` being the weight of a key whose
+/// value is 0.
+fn sinks(emit: &mut Emit<'_>, sinks: ValueId, [y, statistics, dy]: [ValueId; 3]) -> ValueId {
+    let (own, wide) = (emit.type_of(sinks), emit.type_of(statistics));
+    let mut sizes = wide.shape.clone();
+    sizes[3] = 1;
+    let part = |emit: &mut Emit<'_>, first| {
+        let slice = Op::Slice { starts: vec![0, 0, 0, first], steps: vec![1; 4], sizes: sizes.clone() };
+        emit.one(slice, &[statistics])
+    };
+    let [largest, sum] = [0, 1].map(|it| part(emit, it));
+    let cast = |emit: &mut Emit<'_>, it: ValueId, dtype| {
+        if emit.type_of(it).dtype == dtype { it } else { emit.one(Op::Cast(dtype), &[it]) }
+    };
+    let score = cast(emit, sinks, wide.dtype);
+    let apart = emit.one(Op::Binary(Binary::Sub), &[score, largest]);
+    let weight = emit.one(Op::Unary(Unary::Exp), &[apart]);
+    let weight = emit.one(Op::Binary(Binary::Div), &[weight, sum]);
+    let made = emit.one(Op::Binary(Binary::Mul), &[dy, y]);
+    let made = cast(emit, made, wide.dtype);
+    let made = emit.one(Op::Reduce { reduction: Reduction::Sum, dims: vec![3] }, &[made]);
+    let share = emit.one(Op::Binary(Binary::Mul), &[weight, made]);
+    let share = emit.one(Op::Unary(Unary::Neg), &[share]);
+    let share = emit.gathered(share, &own.shape);
+    cast(emit, share, own.dtype)
 }
 
 /// All gradients at once: they share the states, which are recomputed.
@@ -181,11 +216,11 @@ pub(super) fn cross_entropy(ignored: i64, site: &Site<'_>, emit: &mut Emit<'_>) 
     })
 }
 
-pub(super) fn experts(activation: Unary, active: u64, site: &Site<'_>, emit: &mut Emit<'_>) -> Gradients {
+pub(super) fn experts(gradient: Op, site: &Site<'_>, emit: &mut Emit<'_>) -> Gradients {
     let Some(dy) = site.gradient() else { return Ok(vec![None; site.operands.len()]) };
     emit.phase = site.joint_phase();
     let operands = [site.operands, &[dy]].concat();
-    let results = emit.all(Op::ExpertsGradient { activation, active }, &operands);
+    let results = emit.all(gradient, &operands);
     let order: Vec<usize> = (0..site.operands.len()).collect();
     Ok(site.among(&order, &results))
 }

@@ -68,6 +68,7 @@ const PLAIN: Attention = Attention {
     softcap: crate::data::Real(0.0),
     window: None,
     blind: Blind::Zero,
+    sinks: false,
     statistics: false,
 };
 

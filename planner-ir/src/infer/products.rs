@@ -3,7 +3,7 @@
 use super::checks::{broadcast, checked_elements, expect, is_index, same_dtype};
 use super::{Result, TypeError};
 use crate::data::{DType, Type};
-use crate::op::{Attention, Contract, Conv, Label, Region};
+use crate::op::{Attention, Blind, Contract, Conv, Label, Region};
 
 pub(super) fn contract_type(contract: &Contract, operands: &[Type]) -> Result<Vec<Type>> {
     same_dtype(operands, 0, 1)?;
@@ -66,18 +66,26 @@ pub(super) fn attention_type(attention: &Attention, operands: &[Type]) -> Result
     expect(operands, 1, k[0] == q[0] && k[3] == q[3], "the batch and size of the queries")?;
     expect(operands, 1, k[1] > 0 && q[1].is_multiple_of(k[1]), "heads that divide the queries'")?;
     expect(operands, 2, v[..3] == k[..3], "the batch, heads and sequence of the keys")?;
-    let (mask, documents) = Attention::masks(&operands[3..]);
+    let (mask, documents) = attention.masks(&operands[3..]);
     if let Some(mask) = mask {
         let right = mask.dtype == DType::Bool || mask.dtype == operands[0].dtype;
         expect(operands, 3, right, "truth values or the elements of the queries")?;
         expect_repeated(operands, 3, vec![q[0], q[1], q[2], k[2]])?;
     }
     if documents.is_some() {
-        let first = operands.len() - 2;
+        let first = 3 + attention.masking(&operands[3..]).len() - 2;
         for (index, shape) in [(first, [q[0], q[1], q[2], 1]), (first + 1, [q[0], q[1], 1, k[2]])] {
             expect(operands, index, is_index(operands[index].dtype), "documents (i64 or i32)")?;
             same_dtype(operands, first, index)?;
             expect_repeated(operands, index, shape.to_vec())?;
+        }
+    }
+    if attention.sinks {
+        let last = operands.len() - 1;
+        same_dtype(operands, 0, last)?;
+        expect_repeated(operands, last, vec![q[0], q[1], q[2], 1])?;
+        if attention.blind != Blind::Zero {
+            return Err(TypeError::Attribute("queries with a sink that see no key and get no 0".to_owned()));
         }
     }
     let mut results = vec![Type::new(operands[0].dtype, vec![q[0], q[1], q[2], v[3]])];
@@ -151,9 +159,12 @@ pub(super) fn experts_type(operands: &[Type]) -> Result<Vec<Type>> {
     let up = operands[2].shape.clone();
     let right = up.len() == 3 && up[0] == gates[1] && up[2] == x.shape[1];
     expect(operands, 2, right, "[experts, units, hidden]")?;
-    let down = operands.len() - 1;
+    let down = if operands.len() == 4 { 3 } else { 4 };
     if down == 4 {
         expect(operands, 3, operands[3].shape == up, "[experts, units, hidden]")?;
+    }
+    for index in down + 1..operands.len() {
+        expect(operands, index, operands[index].shape == up[..2], "[experts, units]")?;
     }
     expect(operands, down, operands[down].shape == [up[0], up[2], up[1]], "[experts, hidden, units]")?;
     for index in 1..operands.len() {

@@ -110,8 +110,8 @@ fn conv_gradient_dims(
     dims
 }
 
-/// `x, dy: [t, h]`, `gates: [t, e]`, `up, gate: [e, f, h]`, `down: [e, h, f]`, and the gradients
-/// of all but dy.
+/// `x, dy: [t, h]`, `gates: [t, e]`, `up, gate: [e, f, h]`, `down: [e, h, f]`, biases `[e, f]`, and the
+/// gradients of all but dy.
 pub(super) fn experts_gradient_dims(nest: &mut Nest, operands: &[Type]) -> (Index, Index) {
     let up = &operands[2].shape;
     let tokens = nest.dim(operands[0].shape[0], Role::Map);
@@ -121,10 +121,11 @@ pub(super) fn experts_gradient_dims(nest: &mut Nest, operands: &[Type]) -> (Inde
     let into = vec![experts.clone(), units.clone(), hidden.clone()];
     let x = vec![tokens.clone(), hidden.clone()];
     let mut results = vec![x.clone(), vec![tokens, experts.clone()], into.clone()];
-    if operands.len() == 6 {
+    if operands.len() > 5 {
         results.push(into);
     }
-    results.push(vec![experts, hidden, units]);
+    results.push(vec![experts.clone(), hidden, units.clone()]);
+    results.resize(operands.len() - 1, vec![experts, units]);
     nest.sum_where_missing(&results);
     let mut index = results.clone();
     index.push(x);

@@ -53,8 +53,11 @@ impl Op {
             Self::Attention(Attention { statistics: false, .. }) => vec![vec![2]],
             Self::Conv(_) if operands.len() == 2 => vec![vec![0], vec![1]],
             Self::Conv(_) => vec![vec![0, 2], vec![1, 2]],
-            // The gates, the ungated half of gated units, and the last product.
-            Self::Experts { .. } => (1..operands.len()).filter(|&it| it != 2).map(|it| vec![it]).collect(),
+            // The gates, the last product, and the ungated half of gated units if nothing else is done to it.
+            Self::Experts { limit: None, .. } if operands.len() < 7 => {
+                (1..operands.len()).filter(|&it| it != 2).map(|it| vec![it]).collect()
+            }
+            Self::Experts { .. } => vec![vec![1], vec![4]],
             // Values with the state before; without a delta rule, keys with it too.
             Self::Recurrence(it) if it.gradient().is_some() => {
                 let state = it.operands() - 1;

@@ -27,7 +27,8 @@ pub(super) fn contract_dims(nest: &mut Nest, contract: &Contract, operands: &[Ty
 }
 
 /// Queries `[b, g r, s, d]`, keys `[b, g, t, d]`, values `[b, g, t, e]`, result `[b, g r, s, e]`,
-/// statistics `[b, g r, s, 2]`, whose pairs every iteration makes; masks and documents are repeated to the scores.
+/// statistics `[b, g r, s, 2]`, whose pairs every iteration makes; masks, documents and sinks are repeated to the
+/// scores.
 ///
 /// The keys are merged: of each block of them the statistics tell what its part of a row weighs.
 pub(super) fn attention_dims(nest: &mut Nest, attention: &Attention, operands: &[Type]) -> (Index, Index) {
@@ -94,7 +95,7 @@ pub(super) fn are_apart(conv: &Conv, dim: usize, [x, w, y]: [&[u64]; 3]) -> bool
     apart && dense && !padded
 }
 
-/// `x: [t, h]`, `gates: [t, e]`, `up, gate: [e, f, h]`, `down: [e, o, f]`, `y: [t, o]`.
+/// `x: [t, h]`, `gates: [t, e]`, `up, gate: [e, f, h]`, `down: [e, o, f]`, biases `[e, f]`, `y: [t, o]`.
 pub(super) fn experts_dims(nest: &mut Nest, operands: &[Type]) -> (Index, Index) {
     let up = &operands[2].shape;
     let tokens = nest.dim(operands[0].shape[0], Role::Map);
@@ -104,9 +105,10 @@ pub(super) fn experts_dims(nest: &mut Nest, operands: &[Type]) -> (Index, Index)
     let out = nest.dim(up[2], Role::Whole);
     let into = vec![experts.clone(), units.clone(), hidden.clone()];
     let mut index = vec![vec![tokens.clone(), hidden], vec![tokens.clone(), experts.clone()], into.clone()];
-    if operands.len() == 5 {
+    if operands.len() > 4 {
         index.push(into);
     }
-    index.push(vec![experts, out.clone(), units]);
+    index.push(vec![experts.clone(), out.clone(), units.clone()]);
+    index.resize(operands.len(), vec![experts, units]);
     (index, vec![vec![tokens, out]])
 }

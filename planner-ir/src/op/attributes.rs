@@ -150,6 +150,12 @@ pub struct Contract {
 /// broadcast to `[b, H, s, 1]`, and for keys, to `[b, H, 1, t]`: keys of others than the query's are hidden. A
 /// row that sees no key is as `blind` says.
 ///
+/// With `sinks` the last operand, broadcast to `[b, H, s, 1]`, is a score that the softmax of each row has besides,
+/// of a key whose value is 0. Of a block of the keys it is that plus the logarithm of the block's share of the keys:
+/// merged, blocks have it once. It is among the scores that statistics are of.
+///
+/// Source: Xiao et al., "Efficient Streaming Language Models with Attention Sinks", 2023, section 3.3.
+///
 /// With `statistics` there is a second result `[b, H, s, 2]` (f32, and of f64 f64), two numbers for
 /// each row: the largest of its scores, bounded and masked, and the sum of `exp(score - largest)`;
 /// -inf and 0 if it sees no key and is 0. They stay apart: `largest + ln(sum)` is rounded to the largest where
@@ -166,6 +172,8 @@ pub struct Attention {
     pub window: Option<u64>,
     /// What a query that sees no key gets.
     pub blind: Blind,
+    /// Whether the last operand is a score that each row has besides.
+    pub sinks: bool,
     /// Whether there is a second result, which the gradient needs, and parts that are merged.
     pub statistics: bool,
 }
@@ -178,10 +186,22 @@ impl Attention {
     /// f16 is a multiple of 8. The score is [`Self::BLIND`] then.
     pub const LOW_F16: f32 = -8192.0;
 
-    /// The mask, and the documents of queries and keys, of the operands after q, k and v, or in the gradient
-    /// after dy.
-    pub fn masks<T>(rest: &[T]) -> (Option<&T>, Option<[&T; 2]>) {
+    /// The operands that mask scores, of those after q, k and v, or in the gradient after dy.
+    pub fn masking<'a, T>(&self, rest: &'a [T]) -> &'a [T] {
         match rest {
+            [masks @ .., _] if self.sinks => masks,
+            _ => rest,
+        }
+    }
+
+    /// The mask, and the documents of queries and keys, of the same operands.
+    pub fn masks<'a, T>(&self, rest: &'a [T]) -> (Option<&'a T>, Option<[&'a T; 2]>) {
+        Self::masks_of(self.masking(rest))
+    }
+
+    /// The mask and the documents of the operands that mask scores.
+    pub fn masks_of<T>(masking: &[T]) -> (Option<&T>, Option<[&T; 2]>) {
+        match masking {
             [mask] => (Some(mask), None),
             [queries, keys] => (None, Some([queries, keys])),
             [mask, queries, keys] => (Some(mask), Some([queries, keys])),

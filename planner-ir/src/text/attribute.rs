@@ -185,16 +185,16 @@ impl Attribute for i64 {
     }
 }
 
-impl Attribute for Option<u64> {
+impl<A: Attribute> Attribute for Option<A> {
     fn print(&self, print: &mut Print<'_>) -> fmt::Result {
         match self {
-            Some(number) => number.print(print),
+            Some(it) => it.print(print),
             None => print.text("none"),
         }
     }
 
     fn parse(scan: &mut Scan<'_>) -> Result<Self> {
-        if scan.eat_word("none") { Ok(None) } else { scan.number("`none` or a number from 0").map(Some) }
+        if scan.eat_word("none") { Ok(None) } else { A::parse(scan).map(Some) }
     }
 }
 

@@ -36,6 +36,7 @@ fn blank_ops() -> Vec<Op> {
         softcap: zero,
         window: None,
         blind: Blind::Zero,
+        sinks: false,
         statistics: false,
     };
     let conv = Conv { strides: vec![], dilations: vec![], before: vec![], after: vec![], groups: 1 };
@@ -81,7 +82,7 @@ fn blank_ops() -> Vec<Op> {
         Op::ConvWeightGradient { conv, window: vec![] },
         Op::Resize(resize),
         Op::CrossEntropy { ignored: 0 },
-        Op::Experts { activation: Unary::Silu, active: 0 },
+        Op::Experts { activation: Unary::Silu, limit: None, active: 0 },
         Op::Dequantize { bits: 0, block: 0, columns: 0 },
         Op::Dropout { ratio: zero, seed: 0 },
         Op::RoundStochastically { seed: 0 },
@@ -94,7 +95,7 @@ fn blank_ops() -> Vec<Op> {
         Op::RotaryGradient(Pairing::Halves),
         Op::GatherGradient { dim: 0, extent: 0 },
         Op::CrossEntropyGradient { ignored: 0 },
-        Op::ExpertsGradient { activation: Unary::Silu, active: 0 },
+        Op::ExpertsGradient { activation: Unary::Silu, limit: None, active: 0 },
         Op::Update(Optimizer::Sgd { decay: zero }),
         Op::Update(Optimizer::Momentum { momentum: zero, decay: zero }),
         Op::Update(Optimizer::AdamW { beta1: zero, beta2: zero, epsilon: zero, decay: zero }),

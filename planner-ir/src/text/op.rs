@@ -227,8 +227,9 @@ fn attributes<F: Form>(op: &mut Op, form: &mut F) -> std::result::Result<(), F::
             form.field("interpolation", interpolation)
         }
         Op::CrossEntropy { ignored } | Op::CrossEntropyGradient { ignored } => form.field("ignored", ignored),
-        Op::Experts { activation, active } | Op::ExpertsGradient { activation, active } => {
+        Op::Experts { activation, limit, active } | Op::ExpertsGradient { activation, limit, active } => {
             form.field("activation", activation)?;
+            form.unless_usual("limit", limit)?;
             form.field("active", active)
         }
         Op::Dequantize { bits, block, columns } => {
@@ -259,7 +260,7 @@ fn attributes<F: Form>(op: &mut Op, form: &mut F) -> std::result::Result<(), F::
 }
 
 fn attention_attributes<F: Form>(
-    Attention { scale, causal, softcap, window, blind, statistics }: &mut Attention,
+    Attention { scale, causal, softcap, window, blind, sinks, statistics }: &mut Attention,
     form: &mut F,
 ) -> std::result::Result<(), F::Error> {
     form.field("scale", scale)?;
@@ -267,6 +268,7 @@ fn attention_attributes<F: Form>(
     form.field("softcap", softcap)?;
     form.field("window", window)?;
     form.unless_usual("blind", blind)?;
+    form.unless_usual("sinks", sinks)?;
     form.unless_usual("statistics", statistics)
 }
 

@@ -87,8 +87,15 @@ fn attention(random: &mut Random) -> Case {
     }
     let (causal, softcap) = (random.flip(), random.one_of(&[0.0, 0.0, 1.5]));
     let window = random.one_of(&["none", "none", "1", "2"]);
-    let op =
-        format!("attention scale=0.75 causal={causal} softcap={softcap:?} window={window} statistics=true");
+    let sinks = random.flip();
+    if sinks {
+        let shape = [&random.repeated(&[batch, heads, queries])[..], &[1]].concat();
+        operands.push(random.plain(&shape));
+    }
+    let sinks = if sinks { " sinks=true" } else { "" };
+    let op = format!(
+        "attention scale=0.75 causal={causal} softcap={softcap:?} window={window}{sinks} statistics=true"
+    );
     Case::new(&op, operands)
 }
 
@@ -156,10 +163,16 @@ fn experts(random: &mut Random) -> Case {
     let numbers: Vec<f64> = (0..count(&gates)).map(|_| gate(random)).collect();
     let gates = Operand { role: Role::FreeUnlessZero, ..Operand::free(&gates, &numbers) };
     let mut operands = vec![random.plain(&[tokens, hidden]), gates, random.plain(&[experts, units, hidden])];
-    if random.flip() {
+    let (is_gated, is_biased) = (random.flip(), random.flip());
+    if is_gated {
         operands.push(random.plain(&[experts, units, hidden]));
     }
     operands.push(random.plain(&[experts, hidden, units]));
+    if is_gated && is_biased {
+        operands.extend([0, 1].map(|_| random.plain(&[experts, units])));
+    }
+    // Far beyond what there is: bounds add 1, and have no corner near.
+    let limit = if is_gated && random.flip() { " limit=100.0" } else { "" };
     let activation = random.one_of(&["silu", "gelu", "gelu_tanh"]);
-    Case::new(&format!("experts activation={activation} active={experts}"), operands)
+    Case::new(&format!("experts activation={activation}{limit} active={experts}"), operands)
 }

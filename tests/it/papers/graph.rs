@@ -89,6 +89,7 @@ impl Draft {
             softcap: Real(0.0),
             window: None,
             blind: Blind::Zero,
+            sinks: false,
             statistics: false,
         };
         let a = self.op(Op::Attention(attention), &[q, k, v]);

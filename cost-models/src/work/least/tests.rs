@@ -59,6 +59,7 @@ fn no_split_takes_less_than_the_least() {
             softcap,
             window,
             blind: Blind::Zero,
+            sinks: false,
             statistics: false,
         })
     };

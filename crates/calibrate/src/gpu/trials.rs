@@ -235,6 +235,7 @@ fn attention([heads, length]: [u64; 2]) -> [Timed; 2] {
         softcap: Real(0.0),
         window: None,
         blind: Blind::Zero,
+        sinks: false,
         statistics,
     };
     let price = compute::Attention {

@@ -39,6 +39,7 @@ pub(super) fn attention(b: &mut Builder, n: &OnnxNode) -> Outputs {
         softcap: Real(float(n, "softcap", 0.0)),
         window: aligned.window,
         blind: Blind::Zero,
+        sinks: false,
         statistics: false,
     };
     let mut arguments = vec![queries, keys, values];

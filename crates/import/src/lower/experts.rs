@@ -37,7 +37,7 @@ pub(super) fn mixture(b: &mut Builder, n: &OnnxNode) -> Result<ValueId> {
         operands.push(units_first(b, n, gate, down, width)?);
     }
     operands.push(down_last(b, down, width)?);
-    let y = b.emit1(Op::Experts { activation, active }, &operands)?;
+    let y = b.emit1(Op::Experts { activation, limit: None, active }, &operands)?;
     b.reshape(y, &shape)
 }
 

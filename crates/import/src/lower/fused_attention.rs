@@ -153,6 +153,7 @@ fn attend(
         softcap: Real(0.0),
         window: None,
         blind: Blind::Zero,
+        sinks: false,
         statistics: false,
     };
     let mut arguments = vec![queries, keys, values];

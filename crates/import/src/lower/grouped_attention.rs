@@ -221,6 +221,7 @@ fn attend(b: &mut Builder, n: &OnnxNode, operands: Operands, offset: Offset, tot
         softcap: Real(float(n, "softcap", 0.0)),
         window: window.filter(|_| aligned).and_then(|window| u64::try_from(window).ok()),
         blind: Blind::Zero,
+        sinks: false,
         statistics: false,
     };
     let mut arguments = vec![queries, keys, values];

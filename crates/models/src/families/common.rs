@@ -89,6 +89,7 @@ impl Sizes {
             scale: real(self.size).sqrt().recip(),
             softcap: None,
             window: None,
+            sinks: None,
             name,
         }
     }

@@ -4,7 +4,7 @@ use super::common::{activation, further, head, names, sizes};
 use super::mixture::{WEIGHTS, biased, counts, first_dense, groups, of_layer, shared};
 use crate::config::{Config, Result};
 use crate::decoder::{
-    Activation, Decoder, Experts, Latent, Layer, Mixer, NormKind, Pairing, Router, Scores, Units,
+    Activation, Decoder, Experts, Inside, Latent, Layer, Mixer, NormKind, Pairing, Router, Scores, Units,
 };
 use crate::rotary::{self, magnitude, real};
 
@@ -93,6 +93,7 @@ fn second(config: &Config, sizes: &super::common::Sizes, activation: Activation)
     };
     let router = Router {
         weight: "gate.weight".to_owned(),
+        added: None,
         scores: Scores::Softmax,
         bias: None,
         groups,
@@ -101,5 +102,6 @@ fn second(config: &Config, sizes: &super::common::Sizes, activation: Activation)
         wide: true,
     };
     let shared = shared(config, sizes, length, activation)?;
-    Ok(Experts { name: String::new(), count, active, length, activation, weights: WEIGHTS, router, shared })
+    let inside = Inside::Gated { activation, weights: WEIGHTS };
+    Ok(Experts { name: String::new(), count, active, length, inside, router, shared })
 }

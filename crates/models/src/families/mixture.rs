@@ -2,7 +2,9 @@
 
 use super::common::{Sizes, activation, further, head, names, rotated, sizes, windows};
 use crate::config::{Config, Result};
-use crate::decoder::{Activation, Decoder, Experts, Groups, NormKind, Pairing, Router, Scores, Units};
+use crate::decoder::{
+    Activation, Decoder, Experts, Groups, Inside, NormKind, Pairing, Router, Scores, Units,
+};
 use crate::rotary;
 
 /// The base of Mixtral's angles where none is said.
@@ -62,6 +64,7 @@ pub(super) fn of_layer(experts: &Experts, name: &str) -> Experts {
     let within = |it: &str| format!("{name}.{it}");
     let mut experts = experts.clone();
     experts.router.weight = within(&experts.router.weight);
+    experts.router.added = experts.router.added.as_deref().map(within);
     experts.router.bias = experts.router.bias.as_deref().map(within);
     if let Some((shared, gate)) = &mut experts.shared {
         *gate = gate.as_deref().map(within);
@@ -93,10 +96,10 @@ fn mixtral(config: &Config, activation: Activation, length: u64) -> Result<Exper
         count,
         active,
         length,
-        activation,
-        weights: ["w1", "w3", "w2"],
+        inside: Inside::Gated { activation, weights: ["w1", "w3", "w2"] },
         router: Router {
             weight: "gate.weight".to_owned(),
+            added: None,
             scores: Scores::Softmax,
             bias: None,
             groups: None,
@@ -122,6 +125,7 @@ pub(super) fn qwen(config: &Config, sizes: &Sizes, kind: &str, activation: Activ
     let length = config.count("moe_intermediate_size")?;
     let router = Router {
         weight: "gate.weight".to_owned(),
+        added: None,
         scores: Scores::Softmax,
         bias: None,
         groups: None,
@@ -129,7 +133,8 @@ pub(super) fn qwen(config: &Config, sizes: &Sizes, kind: &str, activation: Activ
         factor: 1.0,
         wide: false,
     };
-    Ok(Experts { name: String::new(), count, active, length, activation, weights: WEIGHTS, router, shared })
+    let inside = Inside::Gated { activation, weights: WEIGHTS };
+    Ok(Experts { name: String::new(), count, active, length, inside, router, shared })
 }
 
 fn glm(config: &Config, sizes: &Sizes, activation: Activation) -> Result<Experts> {
@@ -143,6 +148,7 @@ pub(super) fn biased(config: &Config, sizes: &Sizes, activation: Activation) -> 
     let normalized = config.flag_or("norm_topk_prob", true)?.then_some(LEAST);
     let router = Router {
         weight: "gate.weight".to_owned(),
+        added: None,
         scores: Scores::Sigmoid,
         bias: Some("gate.e_score_correction_bias".to_owned()),
         groups: groups(config, count, 2)?,
@@ -151,7 +157,8 @@ pub(super) fn biased(config: &Config, sizes: &Sizes, activation: Activation) -> 
         wide: true,
     };
     let shared = shared(config, sizes, length, activation)?;
-    Ok(Experts { name: String::new(), count, active, length, activation, weights: WEIGHTS, router, shared })
+    let inside = Inside::Gated { activation, weights: WEIGHTS };
+    Ok(Experts { name: String::new(), count, active, length, inside, router, shared })
 }
 
 type Shared = Option<(crate::decoder::Dense, Option<String>)>;

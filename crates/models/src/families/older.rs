@@ -48,6 +48,7 @@ pub(super) fn gpt2(config: &Config) -> Result<Decoder> {
             scale,
             softcap: None,
             window: None,
+            sinks: None,
         };
         let units = Dense {
             name: format!("{name}.mlp"),

@@ -87,6 +87,9 @@ impl Graph<'_, '_> {
 
     /// The values that queries see.
     fn seen(&mut self, number: usize, of: &Attention, [queries, keys, values]: [&str; 3]) -> String {
+        if let Some(sinks) = &of.sinks {
+            return self.seen_beside(sinks, number, of, [queries, keys, values]);
+        }
         let mut attributes =
             vec![("is_causal", Attribute::Integer(1)), ("scale", Attribute::Float(single(of.scale)))];
         if let Some(bound) = of.softcap {
@@ -117,6 +120,55 @@ impl Graph<'_, '_> {
         seen
     }
 
+    /// The same beside a score for each head that is no key's, spelled out: no operator has it.
+    fn seen_beside(
+        &mut self,
+        sinks: &str,
+        number: usize,
+        of: &Attention,
+        [queries, keys, values]: [&str; 3],
+    ) -> String {
+        let (heads, groups, size) = (of.heads, of.groups, of.size);
+        let dims = [self.batch.clone(), groups.to_string(), String::new(), size.to_string()];
+        let length = if self.has_past() { "total_length".to_owned() } else { self.sequence.clone() };
+        let [keys, values] = [("key", keys), ("value", values)].map(|(what, new)| {
+            let mut all = new.to_owned();
+            if self.has_past() {
+                let past = self.past(number, what, &dims);
+                self.writer.within(&of.name);
+                all = self.with_axis("Concat", &[&past, new], 2);
+            }
+            if self.is_cached() {
+                self.present(number, what, &all, &dims, &length);
+            }
+            self.writer.within(&of.name);
+            let apart = self.unsqueezed(&all, &[2]);
+            let times = self.integers(&[1, 1, signed(heads / groups), 1, 1]);
+            let repeated = self.op("Expand", &[&apart, &times]);
+            self.reshaped(&repeated, &[0, signed(heads), -1, signed(size)])
+        });
+        let mask = self.causal(of.window);
+        self.writer.within(&of.name);
+        let turned = self.transposed(&keys, &[0, 1, 3, 2]);
+        let scores = self.op("MatMul", &[queries, &turned]);
+        let scores = self.scaled(&scores, Some(of.scale));
+        let hidden = self.number(f64::NEG_INFINITY);
+        let scores = self.op("Where", &[&mask, &scores, &hidden]);
+        let sinks = self.weight(sinks, &[heads]);
+        let sinks = self.reshaped(&sinks, &[1, signed(heads), 1, 1]);
+        let shape = self.op("Shape", &[queries]);
+        let rows = self.integers(&[0, 1, 2]);
+        let shape = self.with_axis("Gather", &[&shape, &rows], 0);
+        let one = self.integers(&[1]);
+        let shape = self.with_axis("Concat", &[&shape, &one], 0);
+        let sinks = self.op("Expand", &[&sinks, &shape]);
+        let all = self.with_axis("Concat", &[&scores, &sinks], 3);
+        let weights = self.with_axis("Softmax", &[&all], 3);
+        let [zero, last, keys_dim] = [0, -1, 3].map(|it| self.integers(&[it]));
+        let weights = self.op("Slice", &[&weights, &zero, &last, &keys_dim]);
+        self.op("MatMul", &[&weights, &values])
+    }
+
     /// The input of a part of the cache; `dims` but for its length, the third.
     pub(super) fn past(&mut self, number: usize, what: &str, dims: &[String; 4]) -> String {
         let name = format!("past_key_values.{number}.{what}");
@@ -144,18 +196,40 @@ impl Graph<'_, '_> {
             return Some(mask.clone());
         }
         self.writer.within("model.mask");
-        let [rows, columns] = self.rows_and_columns();
-        let first = self.integer(signed(width));
-        let first = self.op("Sub", &[&rows, &first]);
-        let near = self.op("Greater", &[&columns, &first]);
-        let near = self.unsqueezed(&near, &[0, 1]);
-        let mask = self.with_held(near);
+        let places = self.rows_and_columns();
+        let near = self.near(width, &places);
+        let mask = self.with_held(&near);
         self.masks.insert(window, mask.clone());
         Some(mask)
     }
 
-    /// A mask that also hides places that hold nothing.
-    pub(super) fn with_held(&mut self, mask: String) -> String {
+    /// The mask of keys that are not later, in the window if there is one, and hold something.
+    pub(super) fn causal(&mut self, window: Option<u64>) -> String {
+        if let Some(mask) = self.masks.get(&window) {
+            return mask.clone();
+        }
+        self.writer.within("model.mask");
+        let places = self.rows_and_columns();
+        let mut seen = self.op("LessOrEqual", &[&places[1], &places[0]]);
+        if let Some(width) = window {
+            let near = self.near(width, &places);
+            seen = self.op("And", &[&seen, &near]);
+        }
+        let mask = self.with_held(&seen);
+        self.masks.insert(window, mask.clone());
+        mask
+    }
+
+    /// Which columns are of keys so near to the query of the row, or later.
+    fn near(&mut self, width: u64, [rows, columns]: &[String; 2]) -> String {
+        let first = self.integer(signed(width));
+        let first = self.op("Sub", &[rows, &first]);
+        self.op("Greater", &[columns, &first])
+    }
+
+    /// What rows and columns see, but for places that hold nothing, for every example and head.
+    fn with_held(&mut self, seen: &str) -> String {
+        let mask = self.unsqueezed(seen, &[0, 1]);
         match self.held.clone() {
             Some(held) => self.op("And", &[&mask, &held]),
             None => mask,
@@ -163,7 +237,7 @@ impl Graph<'_, '_> {
     }
 
     /// The places of queries as a column, those of keys as a row.
-    pub(super) fn rows_and_columns(&mut self) -> [String; 2] {
+    fn rows_and_columns(&mut self) -> [String; 2] {
         let columns = self.places(if self.has_past() { "attention_mask" } else { "input_ids" });
         let rows = match self.has_past() {
             false => columns.clone(),

@@ -2,8 +2,13 @@
 
 use super::{Graph, signed};
 use crate::ExpertWeights;
-use crate::decoder::{Experts, Groups, Linear, Router, Scores, Stored};
+use crate::decoder::{Experts, Groups, Inside, Linear, Router, Scores, Stored};
 use crate::onnx::{Attribute, Element};
+
+/// What gates of gpt-oss are multiplied by in their sigmoid.
+///
+/// Source: `GptOssExperts.alpha` of `modeling_gpt_oss.py`, transformers 4.57.
+const STEEP: f64 = 1.702;
 
 impl Graph<'_, '_> {
     /// The sum of what a token's experts make of it.
@@ -19,11 +24,16 @@ impl Graph<'_, '_> {
         let each = self.reshaped(&each, &[-1, hidden]);
         let each = self.unsqueezed(&each, &[2]);
         let chosen = self.reshaped(&chosen, &[-1, 1]);
-        let [gate, up, down] = of.weights.map(|name| self.stacked(of, name, name == of.weights[2]));
-        let [gate, up] = [gate, up].map(|weight| self.by_chosen(&weight, &chosen, &each));
-        let inner = self.gated(of.activation, [&gate, &up]);
-        let inner = self.unsqueezed(&inner, &[2]);
-        let made = self.by_chosen(&down, &chosen, &inner);
+        let made = match of.inside {
+            Inside::Gated { activation, weights } => {
+                let [gate, up, down] = weights.map(|name| self.stacked(of, name, name == weights[2]));
+                let [gate, up] = [gate, up].map(|weight| self.by_chosen(&weight, &chosen, &each));
+                let inner = self.gated(activation, [&gate, &up]);
+                let inner = self.unsqueezed(&inner, &[2]);
+                self.by_chosen(&down, &chosen, &inner)
+            }
+            Inside::Bounded { limit } => self.bounded(of, limit, &chosen, &each),
+        };
         let weights = self.reshaped(&weights, &[-1, 1]);
         let made = self.op("Mul", &[&made, &weights]);
         let made = self.reshaped(&made, &[-1, active, hidden]);
@@ -41,6 +51,44 @@ impl Graph<'_, '_> {
         }
         self.writer.within(&of.name);
         self.op("Add", &[&sum, &all])
+    }
+
+    /// What the units of gpt-oss make of each use: gates and the way up are every other column of one weight.
+    fn bounded(&mut self, of: &Experts, limit: f64, chosen: &str, each: &str) -> String {
+        let (count, hidden, length) = (of.count, self.decoder.hidden, of.length);
+        let name = |it: &str| format!("{}.experts.{it}", of.name);
+        let both = self.weight(&name("gate_up_proj"), &[count, hidden, 2 * length]);
+        let biases = self.weight(&name("gate_up_proj_bias"), &[count, 2 * length]);
+        let down = self.weight(&name("down_proj"), &[count, length, hidden]);
+        let down_bias = self.weight(&name("down_proj_bias"), &[count, hidden]);
+        let [count, hidden, length] = [count, hidden, length].map(signed);
+        let both = self.reshaped(&both, &[count, hidden, length, 2]);
+        let weights = self.split(&both, 3, [1, 1]).map(|it| {
+            let own = self.reshaped(&it, &[count, hidden, length]);
+            self.transposed(&own, &[0, 2, 1])
+        });
+        let biases = self.reshaped(&biases, &[count, length, 2]);
+        let biases = self.split(&biases, 2, [1, 1]).map(|it| self.reshaped(&it, &[count, length]));
+        let mut parts = weights.iter().zip(&biases);
+        let [gate, up] = std::array::from_fn(|_| {
+            let (weight, bias) = parts.next().expect("one for each");
+            let product = self.by_chosen(weight, chosen, each);
+            let bias = self.op("GatherND", &[bias, chosen]);
+            self.op("Add", &[&product, &bias])
+        });
+        let [most, least, one, steep] = [limit, -limit, 1.0, STEEP].map(|it| self.number(it));
+        let gate = self.op("Min", &[&gate, &most]);
+        let up = self.op("Clip", &[&up, &least, &most]);
+        let steeper = self.op("Mul", &[&gate, &steep]);
+        let open = self.op("Sigmoid", &[&steeper]);
+        let gate = self.op("Mul", &[&gate, &open]);
+        let up = self.op("Add", &[&up, &one]);
+        let inner = self.op("Mul", &[&up, &gate]);
+        let inner = self.unsqueezed(&inner, &[2]);
+        let down = self.transposed(&down, &[0, 2, 1]);
+        let made = self.by_chosen(&down, chosen, &inner);
+        let bias = self.op("GatherND", &[&down_bias, chosen]);
+        self.op("Add", &[&made, &bias])
     }
 
     /// Products of columns, one for each use, with the weights of the chosen experts.
@@ -89,6 +137,10 @@ impl Graph<'_, '_> {
         } else {
             self.with_axis("GatherElements", &[&scores, &chosen], 1)
         };
+        let weights = match router.scores {
+            Scores::SoftmaxOfChosen => self.with_axis("Softmax", &[&weights], -1),
+            Scores::Softmax | Scores::Sigmoid => weights,
+        };
         let weights = self.normalized(router, &weights);
         [self.narrowed(&weights), chosen]
     }
@@ -96,17 +148,23 @@ impl Graph<'_, '_> {
     fn scores(&mut self, of: &Experts, rows: &str) -> String {
         let router = &of.router;
         let weight = self.weight(&router.weight, &[of.count, self.decoder.hidden]);
-        let logits = if router.wide {
-            let [rows, weight] = [rows, &weight].map(|it| self.widened(it));
-            let weight = self.transposed(&weight, &[1, 0]);
-            self.op("MatMul", &[&rows, &weight])
-        } else {
-            let weight = self.transposed(&weight, &[1, 0]);
-            let logits = self.op("MatMul", &[rows, &weight]);
-            self.widened(&logits)
-        };
+        let added = router.added.as_ref().map(|added| self.weight(added, &[of.count]));
+        let mut given = [Some(rows.to_owned()), Some(weight), added];
+        if router.wide {
+            given = given.map(|it| it.map(|it| self.widened(&it)));
+        }
+        let [rows, weight, added] = given.map(Option::unwrap_or_default);
+        let weight = self.transposed(&weight, &[1, 0]);
+        let mut logits = self.op("MatMul", &[&rows, &weight]);
+        if router.added.is_some() {
+            logits = self.op("Add", &[&logits, &added]);
+        }
+        if !router.wide {
+            logits = self.widened(&logits);
+        }
         match router.scores {
             Scores::Softmax => self.with_axis("Softmax", &[&logits], -1),
+            Scores::SoftmaxOfChosen => logits,
             Scores::Sigmoid => self.op("Sigmoid", &[&logits]),
         }
     }

@@ -80,26 +80,12 @@ impl Graph<'_, '_> {
         self.present(number, "key", &keys, &dims, &length);
         self.writer.within(&of.name);
         let [values, _] = self.split(&keys, 3, [rank, rotated]);
-        let mask = self.causal();
+        let mask = self.causal(None);
         self.writer.within(&of.name);
         let attributes = [("scale", Attribute::Float(single(of.scale)))];
         let seen = self.writer.node("Attention", &[&queries, &keys, &values, &mask], &attributes);
         let to_values = self.transposed(&to_values, &[0, 2, 1]);
         self.op("MatMul", &[&seen, &to_values])
-    }
-
-    /// The mask of keys that are not later, and hold something.
-    fn causal(&mut self) -> String {
-        if let Some(mask) = self.masks.get(&None) {
-            return mask.clone();
-        }
-        self.writer.within("model.mask");
-        let [rows, columns] = self.rows_and_columns();
-        let seen = self.op("LessOrEqual", &[&columns, &rows]);
-        let seen = self.unsqueezed(&seen, &[0, 1]);
-        let mask = self.with_held(seen);
-        self.masks.insert(None, mask.clone());
-        mask
     }
 
     fn part(&self, of: &Latent, name: &str, bias: bool) -> Linear {

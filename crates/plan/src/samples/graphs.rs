@@ -45,6 +45,7 @@ fn operation(u: &mut Unstructured<'_>) -> Result<(Op, usize)> {
         softcap: Real(0.0),
         window: None,
         blind: Blind::Zero,
+        sinks: false,
         statistics: false,
     };
     Ok(match u.int_in_range(0..=14)? {

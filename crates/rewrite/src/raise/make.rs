@@ -64,6 +64,12 @@ impl Make<'_> {
         self.term(Head::Op(op), operands)
     }
 
+    /// What a value repeats, if it is seen to repeat something.
+    pub(super) fn unrepeated(&self, x: Id) -> Id {
+        let expands = |it: &&Term| matches!(self.terms.analysis.heads[it.head], Head::Op(Op::Expand { .. }));
+        self.terms[x].nodes.iter().find(expands).map_or(x, |it| it.children[0])
+    }
+
     /// One number of no dimensions.
     pub(super) fn scalar(&mut self, dtype: DType, value: f64) -> Option<Id> {
         self.fill(Type::new(dtype, vec![]), value)

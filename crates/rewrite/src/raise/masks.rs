@@ -165,7 +165,33 @@ fn of_node(
     alike: &[rows::Dims],
     node: &Node,
 ) -> Option<Said> {
-    let (Op::Attention(attention), [q, k, _, mask]) = (&node.op, &node.operands[..]) else { return None };
+    let mut said = of_mask(graph, known, alike, node)?;
+    if said.attention.sinks {
+        // What hides every key leaves the sink.
+        said.attention.blind = Blind::Zero;
+    }
+    Some(said)
+}
+
+/// Attention that has a mask and no documents, with its queries, its keys and its mask.
+fn masked(node: &Node) -> Option<(&Attention, [&ValueId; 3])> {
+    let (Op::Attention(attention), [q, k, _, rest @ ..]) = (&node.op, &node.operands[..]) else {
+        return None;
+    };
+    match attention.masking(rest) {
+        [mask] => Some((attention, [q, k, mask])),
+        _ => None,
+    }
+}
+
+/// The same, where a query that sees no key may see all equally.
+fn of_mask(
+    graph: &Graph,
+    known: &[(Reading, Vec<Form>); 2],
+    alike: &[rows::Dims],
+    node: &Node,
+) -> Option<Said> {
+    let (attention, [q, k, mask]) = masked(node)?;
     let extent = |it: &ValueId| i64::try_from(graph.type_of(*it).shape[2]).ok();
     let (queries, keys) = (extent(q)?, extent(k)?);
     let type_ = graph.type_of(*mask);

@@ -69,6 +69,7 @@ fn block(
         softcap: Real(0.0),
         window: None,
         blind: Blind::Zero,
+        sinks: false,
         statistics: false,
     };
     let a = it.op(Op::Attention(attention), &[q, k, v, mask]);

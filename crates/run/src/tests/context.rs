@@ -22,6 +22,7 @@ fn attention(causal: bool) -> Attention {
         softcap: Real(0.0),
         window: None,
         blind: Blind::Zero,
+        sinks: false,
         statistics: true,
     }
 }
@@ -128,15 +129,26 @@ fn received(outcome: &Outcome) -> u64 {
 #[test]
 fn keys_and_values_go_around() {
     for (ranks, tokens) in [2, 3, 4].into_iter().flat_map(|ranks| Tokens::ALL.map(|it| (ranks, it))) {
-        for (causal, statistics) in [(false, false), (true, false), (true, true)] {
+        for (causal, statistics, sinks) in [
+            (false, false, false),
+            (true, false, false),
+            (true, true, false),
+            (true, false, true),
+            (false, false, true),
+        ] {
             for (dtype, tolerance) in [(DType::F32, 1e-5), (DType::BF16, 1e-2)] {
                 let mut ring = Ring::new(ranks, tokens);
                 let [q, k, v] =
                     [("q", [HEADS[0], SIZES[0]]), ("k", [HEADS[1], SIZES[0]]), ("v", [HEADS[1], SIZES[1]])]
                         .map(|(name, sizes)| ring.input(name, sizes, dtype));
-                let op = Op::Attention(Attention { statistics, ..attention(causal) });
+                let op = Op::Attention(Attention { statistics, sinks, ..attention(causal) });
                 let turned = format!("(a+@t:{ranks})");
-                let made = ring.node(op, &[q, k, v], ranks, ["a", &turned]);
+                let mut operands = vec![q, k, v];
+                if sinks {
+                    let type_ = Type::new(dtype, [1, HEADS[0], 1, 1]);
+                    operands.push(ring.sketch.input("sinks", type_, vec![vec![]; 4]));
+                }
+                let made = ring.node(op, &operands, ranks, ["a", &turned]);
                 for (name, value) in ["y", "statistics"].into_iter().zip(made) {
                     ring.output(name, value);
                 }

@@ -102,6 +102,7 @@ fn heads_for_positions() {
         softcap: Real(0.0),
         window: None,
         blind: Blind::Zero,
+        sinks: false,
         statistics: false,
     };
     let types = sketch.plan.graph.types_of(&operands);
@@ -199,6 +200,7 @@ fn heads_within_groups() {
         softcap: Real(0.0),
         window: None,
         blind: Blind::Zero,
+        sinks: false,
         statistics: false,
     });
     let types = sketch.plan.graph.types_of(&[q, k, v]);

@@ -77,6 +77,7 @@ fn attention_by_heads_turns_four_values_forward_and_four_backward() {
             softcap: Real(0.0),
             window: None,
             blind: Blind::Zero,
+            sinks: false,
             statistics: true,
         };
         let part =

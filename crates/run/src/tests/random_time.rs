@@ -55,9 +55,9 @@ fn operation(u: &mut Unstructured, size: u64) -> Result<(Op, Vec<Type>)> {
         }
         7 => (Op::ConvInputGradient { conv, spatial: vec![3] }, vec![w, y]),
         8 => (Op::ConvWeightGradient { conv, window: vec![2] }, vec![x, y]),
-        9 => (Op::Experts { activation: Unary::Relu, active: k }, experts.to_vec()),
+        9 => (Op::Experts { activation: Unary::Relu, limit: None, active: k }, experts.to_vec()),
         _ => {
-            let op = Op::ExpertsGradient { activation: Unary::Relu, active: k };
+            let op = Op::ExpertsGradient { activation: Unary::Relu, limit: None, active: k };
             (op, experts.into_iter().chain([float(&[m, 2])]).collect())
         }
     })

@@ -274,9 +274,9 @@ fn experts_go_around() {
             let split = |loops: &Loops, turn: Turn| {
                 vec![(inner(&loops.operands[0], 0), Turn::Own), (inner(&loops.operands[2], dim), turn)]
             };
-            let op = Op::Experts { activation: Unary::Relu, active };
+            let op = Op::Experts { activation: Unary::Relu, limit: None, active };
             let y = ring.node(op, &operands, |loops| split(loops, Turn::Forward));
-            let op = Op::ExpertsGradient { activation: Unary::Relu, active };
+            let op = Op::ExpertsGradient { activation: Unary::Relu, limit: None, active };
             let given = [&operands[..], &[dy]].concat();
             let gradients = ring.node(op, &given, |loops| split(loops, Turn::Home));
             ring.output("y", y[0], 0);
@@ -331,6 +331,7 @@ fn heads_of_attention_go_around() {
                 softcap: Real(0.0),
                 window: None,
                 blind: Blind::Zero,
+                sinks: false,
                 statistics: true,
             };
             let made = ring.node(Op::Attention(attention), &[q, k, v], split(0, (1, 1), Turn::Forward));

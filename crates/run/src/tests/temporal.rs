@@ -349,7 +349,7 @@ fn experts_rotate() {
         let digits = |loops: &Loops| {
             vec![(loops.operands[0][0][0], own.clone()), (loops.operands[2][0][0], back.clone())]
         };
-        let op = Op::Experts { activation: Unary::Relu, active: experts };
+        let op = Op::Experts { activation: Unary::Relu, limit: None, active: experts };
         let sketch = at_rest(&mesh, s, op, &types, digits);
         let received: u64 = check(&sketch.plan).received.iter().map(|it| it.1).sum();
         assert_eq!(received, (s - 1) * (types[2].bytes() + types[3].bytes()));

@@ -85,6 +85,7 @@ impl Draft {
             softcap: Real(0.0),
             window: None,
             blind: Blind::Zero,
+            sinks: false,
             statistics: false,
         };
         let operands: Vec<ValueId> = [q, k, v].into_iter().chain(mask).collect();

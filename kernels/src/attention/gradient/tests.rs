@@ -13,6 +13,7 @@ const PLAIN: Attention = Attention {
     softcap: Real(0.0),
     window: None,
     blind: Blind::Zero,
+    sinks: false,
     statistics: true,
 };
 

@@ -23,6 +23,7 @@ struct Case {
     k: Array,
     v: Array,
     mask: Option<Array>,
+    sinks: Option<Array>,
     dy: Array,
     /// How many blocks of queries and of keys there are.
     parts: [u64; 2],
@@ -43,12 +44,16 @@ fn arbitrary_case(u: &mut Unstructured) -> Result<Case> {
         softcap: Real(if u.arbitrary()? { 1.5 } else { 0.0 }),
         window: if u.arbitrary()? { Some(u.int_in_range(1..=6)?) } else { None },
         blind: Blind::Zero,
+        sinks: false,
         statistics: true,
     };
     let dims = [b, g * each, s, t];
     let mask = if u.arbitrary()? { Some(arbitrary_mask(u, dims)?) } else { None };
+    let sinks = if u.arbitrary()? { Some(smooth(u, &[g * each, 1, 1])?) } else { None };
+    let attention = Attention { sinks: sinks.is_some(), ..attention };
     Ok(Case {
         attention,
+        sinks,
         q: smooth(u, &[b, g * each, s, d])?,
         k: smooth(u, &[b, g, t, d])?,
         v: smooth(u, &[b, g, t, e])?,
@@ -79,9 +84,9 @@ impl Case {
     /// The same of another type.
     fn cast(&self, dtype: DType) -> Self {
         let of = |x: &Array| if x.dtype().is_float() { cast(x, dtype) } else { x.clone() };
-        let mask = self.mask.as_ref().map(of);
+        let [mask, sinks] = [&self.mask, &self.sinks].map(|it| it.as_ref().map(of));
         let [q, k, v, dy] = [&self.q, &self.k, &self.v, &self.dy].map(of);
-        Self { q, k, v, mask, dy, ..*self }
+        Self { q, k, v, mask, sinks, dy, ..*self }
     }
 
     fn mask_dims(&self) -> Dims {
@@ -128,13 +133,14 @@ impl Case {
     fn part(&self, at: [u64; 2]) -> Vec<Array> {
         let mut operands = vec![(&self.q, QUERIES), (&self.k, KEYS), (&self.v, KEYS)];
         operands.extend(self.mask.as_ref().map(|mask| (mask, self.mask_dims())));
+        operands.extend(self.sinks.as_ref().map(|sinks| (sinks, [None; 2])));
         self.on_blocks(&Op::Attention(self.attention), &operands, at)
     }
 
     fn whole(&self) -> Vec<Array> {
         let mut operands: Vec<(&Array, Dims)> =
             [&self.q, &self.k, &self.v].into_iter().map(|it| (it, [None; 2])).collect();
-        operands.extend(self.mask.as_ref().map(|mask| (mask, [None; 2])));
+        operands.extend(self.mask.iter().chain(&self.sinks).map(|it| (it, [None; 2])));
         self.on_blocks(&Op::Attention(self.attention), &operands, [0; 2])
     }
 }
@@ -148,6 +154,12 @@ fn finite(found: &Array, expected: &Array) -> [Vec<f64>; 2] {
         }
     }
     [found, expected]
+}
+
+/// What statistics say of the sum of exponentials of each row. Where the sink is the largest score of all, parts have
+/// another largest: that of what they have of it.
+fn sums(pairs: &[f64]) -> Vec<f64> {
+    pairs.chunks_exact(2).map(|it| it[1].ln() + it[0]).collect()
 }
 
 const TYPES: [(DType, f64); 2] = [(DType::F64, 1e-12), (DType::F32, 1e-4)];
@@ -175,10 +187,14 @@ fn parts_merged_in_any_order_are_attention_to_all_keys() {
                     let given: Vec<&Array> = one.iter().chain(&other).collect();
                     parts.push(evaluate(&merging.merge, &given).unwrap());
                 }
-                for (found, whole) in parts[0].iter().zip(&whole) {
+                for (result, (found, whole)) in parts[0].iter().zip(&whole).enumerate() {
                     let expected = case.block(whole, QUERIES, [query, 0]).0;
                     assert_eq!(found.type_(), expected.type_());
-                    let [found, expected] = finite(found, &expected);
+                    let mut both = finite(found, &expected);
+                    if case.sinks.is_some() && result == 1 {
+                        both = both.map(|it| sums(&it));
+                    }
+                    let [found, expected] = both;
                     check_near(&found, &expected, tolerance, &format!("{dtype} {case:?}"));
                 }
             }
@@ -195,7 +211,8 @@ fn gradients_of_blocks_add_up() {
     arbtest(|u| {
         let case = arbitrary_case(u)?;
         let of_numbers = case.mask.as_ref().is_some_and(|mask| mask.dtype().is_float());
-        let op = Op::AttentionGradient { attention: case.attention, mask: of_numbers };
+        let attention = Attention { sinks: false, ..case.attention };
+        let op = Op::AttentionGradient { attention, mask: of_numbers };
         for (dtype, tolerance) in TYPES {
             let case = case.cast(dtype);
             let made = case.whole();
@@ -241,6 +258,7 @@ const PLAIN: Attention = Attention {
     softcap: Real(0.0),
     window: None,
     blind: Blind::Zero,
+    sinks: false,
     statistics: true,
 };
 

@@ -309,6 +309,7 @@ fn rows_all_of_whose_keys_are_hidden_are_means_whole_and_in_parts() {
         softcap: Real(0.0),
         window: None,
         blind: Blind::Zero,
+        sinks: false,
         statistics: true,
     };
     let kinds = [
@@ -344,6 +345,7 @@ fn rows_that_see_no_key_are_means_where_attention_says_so() {
         softcap: Real(0.0),
         window: None,
         blind: Blind::Mean,
+        sinks: false,
         statistics: true,
     };
     let kinds = [

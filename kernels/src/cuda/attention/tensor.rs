@@ -5,7 +5,7 @@ use planner_ir::{Attention, Blind};
 use super::super::launch::{Kernel, Launch, Piece, Uncovered, Work};
 use super::super::number::literal;
 use super::super::strides::Arguments;
-use super::{Masks, Shape, blind_score, fill, scores, unless};
+use super::{Masks, Shape, blind_score, fill, for_rows, scores, unless};
 
 const TEMPLATE: &str = include_str!("../templates/attention_tensor.cu");
 
@@ -24,6 +24,7 @@ pub(super) fn attention(
     attention: &Attention,
     shape: &Shape,
     masks: Masks<'_>,
+    begun: String,
     mut arguments: Arguments,
     results: &[Piece],
 ) -> Result<Work, Uncovered> {
@@ -38,6 +39,10 @@ pub(super) fn attention(
     let mut texts = shape.texts();
     texts.extend([
         ("PARAMETERS", arguments.text()),
+        (
+            "BEGUN",
+            for_rows(&begun, "for (int r = 0; r < 2; r++) {\n        const t_i64 query = own + r * 8;"),
+        ),
         ("LOAD", "$NAME_load".to_owned()),
         ("BEGIN", scores.keys[0].clone()),
         ("END", scores.keys[1].clone()),

@@ -22,7 +22,7 @@ KERNEL_ALONE(256) $NAME($PARAMETERS) {
         sum[r] = 0;
         for (int c = 0; c < $EC; c++) made[r][c] = 0;
     }
-    for (t_i64 first_key = $BEGIN; first_key < $END; first_key += 32) {
+$BEGUN    for (t_i64 first_key = $BEGIN; first_key < $END; first_key += 32) {
         t_barrier();
         for (int i = t_thread(); i < 32 * $DE; i += 256) {
             $T x = 0;

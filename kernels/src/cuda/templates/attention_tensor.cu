@@ -22,7 +22,7 @@ KERNEL_ALONE(128) $NAME($PARAMETERS) {
     k += batch * k_b + group * k_h;
     v += batch * v_b + group * v_h;
     y += batch * y_b + head * y_h;
-    T_UNROLL
+$BEGUN    T_UNROLL
     for (int c = 0; c < $DE / 16; c++) {
         T_UNROLL
         for (int i = 0; i < 4; i++) {

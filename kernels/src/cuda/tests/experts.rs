@@ -1,6 +1,6 @@
 //! Mixtures of experts and their gradients.
 
-use planner_ir::{DType, Op, Unary};
+use planner_ir::{DType, Op, Real, Unary};
 
 use super::emulator::{Trial, check};
 use super::values::{FLOATS, cast, many, numbers, tolerance};
@@ -23,18 +23,21 @@ fn gates(dtype: DType, [tokens, experts]: [u64; 2], active: u64, seed: u64) -> A
 
 #[test]
 fn experts_compute_their_tokens() {
-    let trials = many(12, |u, seed| {
+    let trials = many(24, |u, seed| {
         let dtype = *u.choose(&FLOATS)?;
         let [t, h] = [*u.choose(&[1, 3, 40, 270])?, *u.choose(&[4, 16, 37])?];
         let [f, e] = [*u.choose(&[5, 32, 35])?, *u.choose(&[1, 3, 4])?];
         let active = u.int_in_range(1..=e)?;
-        let activation = *u.choose(&[Unary::Silu, Unary::Relu, Unary::GeluTanh])?;
+        let activation = *u.choose(&[Unary::Silu, Unary::Relu, Unary::GeluTanh, Unary::GeluQuick])?;
         let of = |shape: &[u64], more: u64| numbers(dtype, shape, seed + more);
         let mut operands = vec![of(&[t, h], 0), gates(dtype, [t, e], active, seed), of(&[e, f, h], 1)];
-        if u.arbitrary()? {
-            operands.push(of(&[e, f, h], 2));
-        }
+        let gated: bool = u.arbitrary()?;
+        operands.extend(gated.then(|| of(&[e, f, h], 2)));
         operands.push(of(&[e, h, f], 3));
+        if gated && u.arbitrary()? {
+            operands.extend([5, 6].map(|it| of(&[e, f], it)));
+        }
+        let limit = if gated && u.arbitrary()? { Some(Real(0.7)) } else { None };
         // The processor rounds narrow numbers after each product.
         let near = match dtype {
             DType::BF16 => 0.5,
@@ -42,10 +45,10 @@ fn experts_compute_their_tokens() {
             _ => 100.0 * tolerance(dtype),
         };
         if u.arbitrary()? {
-            return Ok(Trial::whole(Op::Experts { activation, active }, operands, near));
+            return Ok(Trial::whole(Op::Experts { activation, limit, active }, operands, near));
         }
         operands.push(of(&[t, h], 4));
-        Ok(Trial::whole(Op::ExpertsGradient { activation, active }, operands, near))
+        Ok(Trial::whole(Op::ExpertsGradient { activation, limit, active }, operands, near))
     });
     check(&trials);
 }

@@ -35,6 +35,7 @@ fn attention_takes_heads_from_rows() {
             softcap: Real(0.0),
             window: None,
             blind: if masked { *u.choose(&[Blind::Zero, Blind::Mean])? } else { Blind::Zero },
+            sinks: false,
             statistics: true,
         };
         let mut operands = vec![

@@ -22,6 +22,7 @@ fn attention(u: &mut Unstructured, dtype: DType, seed: u64) -> Result<(Attention
         softcap: Real(if u.ratio(1, 4)? { 2.0 } else { 0.0 }),
         window: if u.ratio(1, 4)? { Some(u.int_in_range(1..=20)?) } else { None },
         blind: Blind::Zero,
+        sinks: false,
         statistics: true,
     };
     let mut operands = vec![
@@ -50,6 +51,14 @@ fn attention(u: &mut Unstructured, dtype: DType, seed: u64) -> Result<(Attention
         let examples = *u.choose(&[1, batch])?;
         operands.push(whole(of, &[examples, 1, queries, 1], 0, 2, seed + 5));
         operands.push(whole(of, &[examples, 1, 1, keys], 0, 2, seed + 6));
+    }
+    if attention.blind == Blind::Zero && u.ratio(1, 3)? {
+        attention.sinks = true;
+        operands.push(numbers(
+            dtype,
+            &[*u.choose(&[1, batch])?, heads, *u.choose(&[1, queries])?, 1],
+            seed + 7,
+        ));
     }
     Ok((attention, operands))
 }
@@ -135,8 +144,9 @@ fn gradients_of_attention_are_computed() {
         let given: Vec<&Array> = operands.iter().collect();
         let made = crate::evaluate(&Op::Attention(attention), &given).unwrap();
         let dy = numbers(dtype, made[0].shape(), seed + 4);
-        let masks = operands[3..].to_vec();
+        let masks = attention.masking(&operands[3..]).to_vec();
         let differentiated = masks.first().is_some_and(|it| it.dtype().is_float()) && u.arbitrary()?;
+        let attention = Attention { sinks: false, ..attention };
         let mut all = operands[..3].to_vec();
         all.extend(made.into_iter().chain([dy]).chain(masks));
         let op = Op::AttentionGradient { attention, mask: differentiated };
@@ -254,6 +264,7 @@ fn in_tiles(dtype: DType) -> [Trial; 2] {
         softcap: Real(0.0),
         window: None,
         blind: Blind::Zero,
+        sinks: false,
         statistics: true,
     };
     let shape = [1, 1, 140, 16];

@@ -110,8 +110,9 @@ pub(super) fn op(u: &mut Unstructured<'_>, depth: usize) -> Result<Op> {
             (*half_pixel, *interpolation) = (u.arbitrary()?, named(u)?);
         }
         Op::CrossEntropy { ignored } | Op::CrossEntropyGradient { ignored } => *ignored = u.arbitrary()?,
-        Op::Experts { activation, active } | Op::ExpertsGradient { activation, active } => {
+        Op::Experts { activation, limit, active } | Op::ExpertsGradient { activation, limit, active } => {
             (*activation, *active) = (named::<Unary>(u)?, u.arbitrary()?);
+            *limit = if u.arbitrary()? { Some(real(u)?) } else { None };
         }
         Op::Update(it) => optimizer(u, it)?,
         Op::Dequantize { bits, block, columns } => {
@@ -132,6 +133,7 @@ fn attention(u: &mut Unstructured<'_>) -> Result<Attention> {
         softcap: real(u)?,
         window: u.arbitrary()?,
         blind: *u.choose(&[Blind::Zero, Blind::Mean, Blind::Once])?,
+        sinks: u.arbitrary()?,
         statistics: u.arbitrary()?,
     })
 }

@@ -84,7 +84,15 @@ impl Kind {
     fn attributes(&self) -> Attention {
         let scale = Real(1.0 / f64::from(u32::try_from(self.sizes[0]).unwrap_or(1)).sqrt());
         let Self { causal, window, softcap, .. } = *self;
-        Attention { scale, causal, softcap: Real(softcap), window, blind: Blind::Zero, statistics: true }
+        Attention {
+            scale,
+            causal,
+            softcap: Real(softcap),
+            window,
+            blind: Blind::Zero,
+            sinks: false,
+            statistics: true,
+        }
     }
 
     /// Queries, keys, values, and what masks them, if something does.

@@ -78,10 +78,10 @@ fn experts(cases: &mut Cases) -> Result<(), Failure> {
     for (name, gate) in [("experts", vec![gate]), ("experts without gates in units,", vec![])] {
         let weights = [vec![up.clone()], gate, vec![down.clone()]].concat();
         let mut operands = [vec![x.clone(), gates.clone()], weights].concat();
-        let forward = Op::Experts { activation, active: ACTIVE };
+        let forward = Op::Experts { activation, limit: None, active: ACTIVE };
         cases.within(most, name, forward, operands.clone())?;
         operands.push(back.clone());
-        let op = Op::ExpertsGradient { activation, active: ACTIVE };
+        let op = Op::ExpertsGradient { activation, limit: None, active: ACTIVE };
         cases.within(most, &format!("gradients of {name}"), op, operands)?;
     }
     Ok(())

@@ -8,6 +8,7 @@ use std::collections::BTreeMap;
 
 use planner_ir::{Attention, Binary, DType, Graph, Node, Op, Output, Source, Unary, ValueId};
 
+use super::masked;
 use super::reading::{Reading, forms_if};
 use super::related::{Relations, Scores};
 
@@ -16,7 +17,7 @@ pub(super) fn told(graph: &Graph) -> Graph {
     let mut known = BTreeMap::new();
     let mut told = vec![None; graph.nodes.len()];
     for (index, node) in graph.nodes.iter().enumerate() {
-        let (Op::Attention(attention), &[q, k, _, mask]) = (&node.op, &node.operands[..]) else { continue };
+        let Some((attention, [&q, &k, &mask])) = masked(node) else { continue };
         let sizes = [q, k].map(|it| graph.type_of(it).shape[2]);
         let of_mask = known.entry((mask, attention.causal, sizes));
         told[index] = of_mask.or_insert_with(|| Documents::of(graph, attention, mask, sizes)).clone();
@@ -115,8 +116,7 @@ impl Telling<'_> {
         if let Some(documents) = told {
             let masks = self.made.get(documents).cloned().unwrap_or_else(|| self.masks(documents));
             self.made.insert(documents.clone(), masks.clone());
-            operands.truncate(3);
-            operands.extend(masks);
+            operands.splice(3..4, masks);
         }
         let types = self.old.types_of(&node.results);
         let results = self.new.push_node(node.op.clone(), operands, types, node.origin.clone());

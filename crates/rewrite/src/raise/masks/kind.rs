@@ -82,7 +82,7 @@ pub fn attentions(graph: &Graph) -> BTreeMap<AttentionKind, Vec<String>> {
     for node in &graph.nodes {
         let (Op::Attention(attention), [q, k, ..]) = (&node.op, &node.operands[..]) else { continue };
         let scores = [*q, *k].map(|it| graph.type_of(it).shape[2]);
-        let (mask, documents) = Attention::masks(&node.operands[3..]);
+        let (mask, documents) = attention.masks(&node.operands[3..]);
         let (mask, documents) = (mask.copied(), documents.is_some());
         let kind = known.entry((mask, *attention, scores, documents));
         let mut kind = *kind.or_insert_with(|| kind_of(graph, &forms, attention, mask, scores));

@@ -52,10 +52,11 @@ impl<'a> Saying<'a> {
         let mut op = node.op.clone();
         if let Some(said) = said {
             op = Op::Attention(said.attention);
-            operands.truncate(3);
-            if let Mask::Of(pairs) = said.mask {
-                operands.push(self.left[&pairs]);
-            }
+            let left = match said.mask {
+                Mask::Of(pairs) => Some(self.left[&pairs]),
+                Mask::Gone => None,
+            };
+            operands.splice(3..4, left);
         }
         let types = self.old.types_of(&node.results);
         let results = self.new.push_node(op, operands, types, node.origin.clone());

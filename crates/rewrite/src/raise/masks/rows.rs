@@ -6,7 +6,7 @@
 
 use std::collections::BTreeMap;
 
-use planner_ir::{Attention, Graph, Node, Op, Output, Source, ValueId};
+use planner_ir::{Graph, Node, Op, Output, Source, ValueId};
 
 /// The graph with masks of attention that are repeated as late as can be.
 pub(super) fn once(graph: &Graph) -> Graph {
@@ -75,8 +75,11 @@ pub(super) fn alike(graph: &Graph) -> Vec<Dims> {
 impl Taking<'_> {
     fn node(&mut self, node: &Node) {
         let mut operands: Vec<ValueId> = node.operands.iter().map(|it| self.values[it.0]).collect();
-        let given = matches!(node.op, Op::Attention(_)).then(|| Attention::masks(&node.operands[3..]).0);
-        if let Some(&mask) = given.flatten() {
+        let given = match &node.op {
+            Op::Attention(attention) => attention.masks(&node.operands[3..]).0,
+            _ => None,
+        };
+        if let Some(&mask) = given {
             let dims = [0, 1, 2].map(|dim| has_many(self.old, mask, dim) && self.alike[mask.0][dim]);
             if dims.contains(&true) {
                 operands[3] = self.taken(mask, dims);

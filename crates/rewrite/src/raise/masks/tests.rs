@@ -70,6 +70,7 @@ impl Sketch {
             softcap: Real(0.0),
             window: None,
             blind: Blind::Zero,
+            sinks: false,
             statistics: false,
         });
         let y = self.op(op, &[q, k, v, mask]);
@@ -82,7 +83,7 @@ impl Sketch {
 fn says(graph: &Graph) -> (bool, Option<u64>, Option<Vec<u64>>) {
     let mut all = graph.nodes.iter().filter_map(|node| match &node.op {
         Op::Attention(attention) => {
-            let mask = Attention::masks(&node.operands[3..]).0.map(|&it| graph.type_of(it).shape.clone());
+            let mask = attention.masks(&node.operands[3..]).0.map(|&it| graph.type_of(it).shape.clone());
             Some((attention.causal, attention.window, mask))
         }
         _ => None,

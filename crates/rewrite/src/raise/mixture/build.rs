@@ -33,7 +33,7 @@ impl Build<'_> {
             }
         };
         weights.push(self.outward(down)?);
-        let op = Op::Experts { activation: it.activation, active: 1 };
+        let op = Op::Experts { activation: it.activation, limit: None, active: 1 };
         let mut made = self.push(op, &[vec![x, gates], weights].concat())?;
         for Step { op, other } in &it.tail {
             let operands: Vec<ValueId> =
@@ -54,7 +54,7 @@ impl Build<'_> {
             let parts: Option<Vec<ValueId>> = it.weights.iter().map(|of| of.get(which).copied()).collect();
             operands.push(self.stacked_outward(&parts?)?);
         }
-        self.push(Op::Experts { activation: it.activation, active: it.active }, &operands)
+        self.push(Op::Experts { activation: it.activation, limit: None, active: it.active }, &operands)
     }
 
     /// For each row and each expert, the share of the expert if the row chose it, else 0: from

@@ -44,6 +44,19 @@ const LAST: Condition = Condition {
     holds: |make, found| matches!(make.op(found.operation("s")), Op::Softmax { dim: 3 }),
 };
 
+const WITHOUT_SINKS: Condition = Condition {
+    needed: Needed::ForTruth,
+    name: "the last column of the softmax, which is no key's, is left out",
+    holds: |make, found| {
+        let scores = make.shape(found.class("z"));
+        let first = Op::Slice { starts: vec![0; 4], steps: vec![1; 4], sizes: scores.to_vec() };
+        let one = [&scores[..scores.len().min(3)], &[1]].concat();
+        *make.op(found.operation("j")) == Op::Concat { dim: 3 }
+            && *make.op(found.operation("l")) == first
+            && make.shape(found.class("n")) == one
+    },
+};
+
 const WIDENED: Condition = Condition {
     needed: Needed::ForTruth,
     name: "elements are narrower than the softmax's",
@@ -191,6 +204,18 @@ pub(super) fn rules() -> Vec<Rule> {
         rules.push(Rule { name, pattern, conditions: &[LAST], build });
     }
     rules.push(Rule {
+        name: "attention with sinks",
+        pattern: "(contract:c (slice:l (softmax:s (concat:j ?z=(scores:o ?q ?k) ?n))) ?v)",
+        conditions: &[LAST, WITHOUT_SINKS],
+        build: |make, found| attention(make, found, &[], Some(found.class("n"))),
+    });
+    rules.push(Rule {
+        name: "masked attention with sinks",
+        pattern: "(contract:c (slice:l (softmax:s (concat:j ?z=(masked:o ?q ?k ?m) ?n))) ?v)",
+        conditions: &[LAST, WITHOUT_SINKS],
+        build: |make, found| attention(make, found, &[found.class("m")], Some(found.class("n"))),
+    });
+    rules.push(Rule {
         name: "repeated heads",
         pattern: "(attention:a ?q ?keys=(reshape (expand:e ?k)) ?values=(reshape (expand:f ?v)))",
         conditions: &[],
@@ -201,6 +226,12 @@ pub(super) fn rules() -> Vec<Rule> {
         pattern: "(attention:a ?q ?keys=(reshape (expand:e ?k)) ?values=(reshape (expand:f ?v)) ?m)",
         conditions: &[],
         build: |make, found| repeated_heads(make, found, &[found.class("m")]),
+    });
+    rules.push(Rule {
+        name: "repeated heads, masked, with sinks",
+        pattern: "(attention:a ?q ?keys=(reshape (expand:e ?k)) ?values=(reshape (expand:f ?v)) ?m ?n)",
+        conditions: &[],
+        build: |make, found| repeated_heads(make, found, &[found.class("m"), found.class("n")]),
     });
     rules
 }
@@ -274,15 +305,15 @@ fn hiding(make: &mut Make<'_>, found: &Match<'_>, seen: Id) -> Option<(Id, Blind
 }
 
 fn without_mask(make: &mut Make<'_>, found: &Match<'_>) -> Option<Id> {
-    attention(make, found, &[])
+    attention(make, found, &[], None)
 }
 
 fn with_mask(make: &mut Make<'_>, found: &Match<'_>) -> Option<Id> {
-    attention(make, found, &[found.class("m")])
+    attention(make, found, &[found.class("m")], None)
 }
 
 /// `contract(softmax(scores), v)` as attention, its dimensions in the contraction's order.
-fn attention(make: &mut Make<'_>, found: &Match<'_>, mask: &[Id]) -> Option<Id> {
+fn attention(make: &mut Make<'_>, found: &Match<'_>, mask: &[Id], sinks: Option<Id>) -> Option<Id> {
     let Op::Contract(Contract { left, right, result }) = make.op(found.operation("c")).clone() else {
         return None;
     };
@@ -301,11 +332,13 @@ fn attention(make: &mut Make<'_>, found: &Match<'_>, mask: &[Id]) -> Option<Id> 
         causal: false,
         softcap: scores.softcap,
         window: None,
-        blind: scores.blind,
+        blind: if sinks.is_some() { Blind::Zero } else { scores.blind },
+        sinks: sinks.is_some(),
         statistics: false,
     };
-    let operands: Vec<Id> =
-        [found.class("q"), found.class("k"), v].into_iter().chain(mask.iter().copied()).collect();
+    let sinks = sinks.map(|it| make.unrepeated(it));
+    let of_scores = [found.class("q"), found.class("k"), v];
+    let operands: Vec<Id> = of_scores.into_iter().chain(mask.iter().copied()).chain(sinks).collect();
     let made = make.apply(Op::Attention(attention), &operands)?;
     make.arranged(made, &[batch, head, query, size], &result)
 }

@@ -1,7 +1,7 @@
 //! Mixtures of experts, written as products with the weights gathered for each use.
 
 use egg::Id;
-use planner_ir::{Contract, Label, Op, Reduction, Scatter, Type};
+use planner_ir::{Binary, Contract, Label, Op, Real, Reduction, Scatter, Type};
 
 use super::{Condition, Needed, Rule};
 use crate::raise::make::Make;
@@ -40,6 +40,17 @@ const SUMS_USES: Condition = Condition {
     holds: |make, found| uses(make, found).is_some(),
 };
 
+const BOUNDED: Condition = Condition {
+    needed: Needed::ForTruth,
+    name: "the products are bounded by one number, the second from below by its negative too",
+    holds: |make, found| {
+        let [most, least] = ["l", "k"].map(|it| make.number(found.class(it)));
+        *make.op(found.operation("n")) == Op::Binary(Binary::Min)
+            && *make.op(found.operation("y")) == Op::Binary(Binary::Max)
+            && most.zip(least).is_some_and(|(most, least)| most > 0.0 && most.total_cmp(&-least).is_eq())
+    },
+};
+
 pub(super) fn rules() -> Vec<Rule> {
     vec![
         Rule {
@@ -68,7 +79,17 @@ pub(super) fn rules() -> Vec<Rule> {
             pattern: "(reduce:s (reshape:r (mul (contract:d (gated:a (contract:u ?xs=(reshape:m (expand:e ?x)) \
                       (gathernd:g ?up ?i)) (contract:v ?xs (gathernd:g ?gate ?i))) (gathernd:g ?down ?i)) ?w)))",
             conditions: &[BY_ROW, SUMS_USES],
-            build: experts,
+            build: |make, found| experts(make, found, None),
+        },
+        Rule {
+            name: "bounded experts",
+            pattern: "(reduce:s (reshape:r (mul (add (contract:d (gated:a \
+                      (binary:n (add (contract:u ?xs=(reshape:m (expand:e ?x)) (gathernd:g ?up ?i)) \
+                      (gathernd:g ?b1 ?i)) #l) \
+                      (add (binary:n (binary:y (add (contract:v ?xs (gathernd:g ?gate ?i)) (gathernd:g ?b2 ?i)) #k) \
+                      #l) 1)) (gathernd:g ?down ?i)) (gathernd:g ?b3 ?i)) ?w)))",
+            conditions: &[BY_ROW, SUMS_USES, BOUNDED],
+            build: |make, found| experts(make, found, make.number(found.class("l"))),
         },
     ]
 }
@@ -96,7 +117,9 @@ fn uses(make: &Make<'_>, found: &Match<'_>) -> Option<[u64; 3]> {
     right.then_some([t, k, h])
 }
 
-fn experts(make: &mut Make<'_>, found: &Match<'_>) -> Option<Id> {
+/// The experts; of bounded ones each adds numbers to its products, the last of which is a product of its own: of
+/// gates and these numbers.
+fn experts(make: &mut Make<'_>, found: &Match<'_>, limit: Option<f64>) -> Option<Id> {
     let [t, k, h] = uses(make, found)?;
     let Op::Gated(activation) = *make.op(found.operation("a")) else {
         return None;
@@ -112,7 +135,19 @@ fn experts(make: &mut Make<'_>, found: &Match<'_>) -> Option<Id> {
     let none = make.fill(Type::new(dtype, vec![t, experts]), 0.0)?;
     let scatter = Op::ScatterElements { dim: 1, scatter: Scatter::Add };
     let gates = make.apply(scatter, &[none, chosen, weights])?;
-    let made = make.apply(Op::Experts { activation, active: k }, &[x, gates, up, gate, down])?;
+    let mut operands = vec![x, gates, up, gate, down];
+    if limit.is_some() {
+        operands.extend(["b1", "b2"].map(|it| found.class(it)));
+    }
+    let op = Op::Experts { activation, limit: limit.map(Real), active: k };
+    let mut made = make.apply(op, &operands)?;
+    if limit.is_some() {
+        let [token, expert, hidden] = [0, 1, 2].map(Label);
+        let (left, right, result) = (vec![token, expert], vec![expert, hidden], vec![token, hidden]);
+        let added =
+            make.apply(Op::Contract(Contract { left, right, result }), &[gates, found.class("b3")])?;
+        made = make.binary(Binary::Add, made, added)?;
+    }
     let shape = make.shape(found.root()).to_vec();
     make.reshape(made, &shape)
 }

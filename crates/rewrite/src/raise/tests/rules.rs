@@ -81,7 +81,15 @@ fn scores(scale: f64, softcap: f64) -> Head {
 fn attention() -> Head {
     let (scale, softcap) = (Real(0.5), Real(0.0));
     let (window, blind) = (None, Blind::Zero);
-    Head::Op(Op::Attention(Attention { scale, causal: false, softcap, window, blind, statistics: false }))
+    Head::Op(Op::Attention(Attention {
+        scale,
+        causal: false,
+        softcap,
+        window,
+        blind,
+        sinks: false,
+        statistics: false,
+    }))
 }
 
 fn gather_nd() -> Head {

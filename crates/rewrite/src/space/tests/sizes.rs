@@ -28,6 +28,7 @@ fn gpt(batch: u64, sequence: u64, hidden: u64, heads: u64) -> (Graph, [ValueId; 
         softcap: Real(0.0),
         window: None,
         blind: Blind::Zero,
+        sinks: false,
         statistics: false,
     };
     let a = it.op(Op::Attention(attention), &[q, k, v]);

@@ -67,13 +67,14 @@ fn kind(graph: &Graph) -> AttentionKind {
 fn masked(graph: &Graph) -> (Option<DType>, Attention) {
     let node = graph.nodes.iter().find(|it| matches!(it.op, Op::Attention(_))).unwrap();
     let Op::Attention(attention) = node.op else { panic!("{graph}") };
-    (Attention::masks(&node.operands[3..]).0.map(|&it| graph.type_of(it).dtype), attention)
+    (attention.masks(&node.operands[3..]).0.map(|&it| graph.type_of(it).dtype), attention)
 }
 
 /// The shapes of the documents that attention takes.
 fn told(graph: &Graph) -> Option<[Vec<u64>; 2]> {
     let node = graph.nodes.iter().find(|it| matches!(it.op, Op::Attention(_))).unwrap();
-    Attention::masks(&node.operands[3..]).1.map(|it| it.map(|&it| graph.type_of(it).shape.clone()))
+    let Op::Attention(attention) = node.op else { panic!("{graph}") };
+    attention.masks(&node.operands[3..]).1.map(|it| it.map(|&it| graph.type_of(it).shape.clone()))
 }
 
 /// Expects attention of documents without anything of queries by keys but its scores.
