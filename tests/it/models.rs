@@ -1,5 +1,6 @@
 //! Configurations as models: against transformers, against exported graphs, and of full size.
 
+mod gradients; // gradients of an oracle
 mod narrow; // states of recurrences in bf16
 mod oracles; // weights and outputs of exported models
 mod sizes; // public configurations
@@ -206,7 +207,7 @@ impl Case {
 /// The tokens that a decoder makes are the likeliest by the logits of whole sequences.
 #[test]
 fn tokens_are_those_of_whole_sequences() {
-    for name in ["llama", "deepseek_v3", "gemma2"] {
+    for name in ["llama", "deepseek_v3", "gemma2", "gpt_oss"] {
         let case = Case::new(&root().join("tests/cases/models").join(name), "tokens");
         let (decoder, plan) = (case.model("decode"), case.folder.path("plan.json"));
         let how = ["--machine", "cpu-2x", "--mesh", "2", "--mode", "generate", "--batch", "1"];
@@ -256,13 +257,14 @@ fn attention_is_found_in_every_layer() {
         ("gemma2", "1 causal; 1 causal within 4 keys\n"),
         ("deepseek_v3", "2 causal\n"),
         ("mixtral", "2 causal\n"),
+        ("gpt_oss", "1 causal; 1 causal within 4 keys\n"),
         ("gpt_neox", "2 causal\n"),
     ] {
         let config = root().join("tests/cases/models").join(name).join("config.json");
         let config = config.to_str().unwrap();
         let said = works(&["import", config, "--dim", "batch=2", "--dim", "sequence=9"]);
         assert!(said.contains(&format!("attention  {expected}")), "{name}: {said}");
-        let is_mixed = ["deepseek_v3", "mixtral"].contains(&name);
+        let is_mixed = ["deepseek_v3", "gpt_oss", "mixtral"].contains(&name);
         assert_eq!(said.contains("experts"), is_mixed, "{name}: {said}");
         assert!(!said.contains("kept whole"), "{name}: {said}");
     }
@@ -366,7 +368,7 @@ fn refused(key: &str, value: &str, expected: &str) {
 fn what_a_configuration_says_and_is_not_known_is_refused() {
     for (key, value, expected) in [
         ("model_type", "\"unheard_of\"", "`model_type` is \"unheard_of\", expected one of deepseek_v2, "),
-        ("model_type", "\"gpt_oss\"", "`model_type` is \"gpt_oss\", whose experts have biases"),
+        ("model_type", "\"mamba\"", "`model_type` is \"mamba\", whose scan has other projections"),
         ("hidden_act", "\"swiglu_of_theirs\"", "`hidden_act` is \"swiglu_of_theirs\", expected silu, "),
         (
             "rope_scaling",

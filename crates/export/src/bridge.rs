@@ -14,6 +14,9 @@ const SECTIONS: [&str; 8] = ["", "model", "train", "optimizer", "ddp", "dist", "
 pub(crate) fn files(strategy: &Strategy, model: &Model, lost: &mut Vec<String>) -> Vec<File> {
     let told = told(strategy, model);
     told.not_found(lost, |(_, key)| key);
+    if told.bounded {
+        lost.push("experts are gated by x sigmoid(1.702 x): `activation_func` is the recipe's".to_owned());
+    }
     let keys: Vec<&Key> = told.parts.iter().flat_map(|it| &it.1).flat_map(|it| &it.keys).collect();
     let mut text = format!(
         "# Megatron-Bridge for a plan of Shardloom, on {} devices: what goes over a recipe of the model, in a script\n\

@@ -38,6 +38,12 @@ pub struct Model {
     pub gated: bool,
     /// Whether they are gated by another function.
     pub gated_otherwise: bool,
+    /// What bounds the units of experts whose gate is `x sigmoid(1.702 x)`, and whose other half has 1 added.
+    pub bounded: Option<f64>,
+    /// Whether the softmax of attention has a learned score beside those of keys (sinks).
+    pub sinks: bool,
+    /// For each attention how many keys a query sees at most, in the order of layers.
+    pub windows: Vec<Option<u64>>,
     /// Whether norms are those of the root mean square; and what is added to it.
     pub root_mean_square: Option<f64>,
     /// Whether positions are rotated into queries and keys.
@@ -94,13 +100,19 @@ impl Model {
         for node in graph.nodes.iter().filter(|node| node.phase == Phase::Forward) {
             let shape = |value: ValueId| graph.type_of(value).shape.as_slice();
             match &node.op {
-                Op::Attention(_) => self.attention(graph, node),
-                Op::Experts { activation, active, .. } => {
+                Op::Attention(attention) => {
+                    self.attention(graph, node);
+                    self.sinks |= attention.sinks;
+                    self.windows.push(attention.window);
+                }
+                Op::Experts { activation, limit, active } => {
                     if let [count, units, _] = *shape(node.operands[2]) {
                         self.experts.get_or_insert(Experts { count, active: *active, units });
                     }
-                    if node.operands.len() > 4 {
-                        self.gate(*activation);
+                    match limit {
+                        Some(limit) if *activation == Unary::GeluQuick => self.bounded = Some(limit.0),
+                        _ if node.operands.len() > 4 => self.gate(*activation),
+                        _ => {}
                     }
                 }
                 Op::Gated(activation) => {

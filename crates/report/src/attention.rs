@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 
 use cost_models::quantity;
-use planner_ir::{Attention, Graph, Node, Op, ValueId};
+use planner_ir::{Graph, Node, Op, ValueId};
 use rewrite::{AttentionKind, Sight, attentions, predicts_tokens};
 use serde_json::{Value, json};
 

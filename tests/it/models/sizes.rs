@@ -11,7 +11,7 @@ use crate::tidy::root;
 ///
 /// Source: the modules of transformers 4.57.6 (5.24 for Mamba-2 and Qwen3-Next) for these configurations; their
 /// cards say 8.03 B, 235 B, 671 B and so on.
-const PUBLISHED: [(&str, u64); 18] = [
+const PUBLISHED: [(&str, u64); 20] = [
     ("deepseek_v2_lite", 15_706_484_224),
     ("deepseek_v3", 671_026_419_200),
     ("gemma2_9b", 9_241_705_984),
@@ -19,6 +19,8 @@ const PUBLISHED: [(&str, u64); 18] = [
     ("glm4_9b", 9_399_951_360),
     ("gpt2", 124_439_808),
     ("gpt_neox_20b", 20_554_567_680),
+    ("gpt_oss_120b", 116_829_156_672),
+    ("gpt_oss_20b", 20_914_757_184),
     ("kimi_k2", 1_026_408_232_448),
     ("llama3.1_70b", 70_553_706_496),
     ("llama3_8b", 8_030_261_248),

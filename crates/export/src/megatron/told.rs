@@ -18,6 +18,10 @@ pub(crate) struct Told {
     missing: Vec<(&'static str, &'static str)>,
     /// Whether hidden units are gated by what has no argument.
     gated_otherwise: bool,
+    /// Whether layers have windows of several lengths, of which one can be told.
+    windows: bool,
+    /// Whether the function that gates is yours to add to Megatron-Bridge, whose keys are no functions.
+    pub(crate) bounded: bool,
 }
 
 /// One thing that is told.
@@ -46,6 +50,11 @@ impl Told {
             let words = "hidden units are gated by another function than SiLU: there is an argument for that one alone";
             lost.push(words.to_owned());
         }
+        if self.windows {
+            let words =
+                "layers have windows of several lengths, and there is an argument for one: all see every key";
+            lost.push(words.to_owned());
+        }
     }
 }
 
@@ -59,6 +68,8 @@ pub(crate) fn told(strategy: &Strategy, model: &Model) -> Told {
         parts: [("the model", model_part), ("parallelism", parallel), ("training", training.collect())],
         missing,
         gated_otherwise: model.gated_otherwise,
+        windows: model.windows.iter().any(Option::is_some) && one_window(model).is_none(),
+        bounded: model.bounded.is_some(),
     }
 }
 
@@ -143,7 +154,21 @@ fn sizes(strategy: &Strategy, model: &Model) -> (Vec<One>, Vec<(&'static str, &'
 
 /// Of which kinds its parts are.
 fn kinds(strategy: &Strategy, model: &Model) -> Vec<One> {
-    let mut all = vec![switch(model.gated, "--swiglu", "model", "gated_linear_unit")];
+    let mut all = match model.bounded {
+        Some(limit) => vec![said(
+            format!("--quick-geglu --glu-linear-offset 1.0 --activation-func-clamp-value {limit:?}"),
+            vec![
+                of_model("gated_linear_unit", true),
+                of_model("glu_linear_offset", "1.0"),
+                of_model("activation_func_clamp_value", format!("{limit:?}")),
+            ],
+        )],
+        None => vec![switch(model.gated, "--swiglu", "model", "gated_linear_unit")],
+    };
+    all.extend(windows(strategy, model));
+    if model.sinks {
+        all.push(said("--softmax-type learnable", vec![of_model("softmax_type", "learnable")]));
+    }
     if model.latent.is_some() {
         let keys = vec![of_model("multi_latent_attention", true)];
         all.push(said("--multi-latent-attention", keys));
@@ -170,6 +195,30 @@ fn kinds(strategy: &Strategy, model: &Model) -> Vec<One> {
         all.push(said(argument, keys));
     }
     all
+}
+
+/// Which layers see how many keys, where some see so many only: the same number wherever they do.
+fn windows(strategy: &Strategy, model: &Model) -> Option<One> {
+    let window = one_window(model)?;
+    let layers = usize::try_from(strategy.layer_count()).unwrap_or(usize::MAX);
+    let near: Vec<u8> = model.windows.iter().take(layers).map(|it| u8::from(it.is_some())).collect();
+    // Keys before a query's own, and after it.
+    let before = window.saturating_sub(1);
+    let mut argument = format!("--window-size {before},0");
+    let mut keys = vec![of_model("window_size", format!("[{before}, 0]"))];
+    if near.contains(&0) {
+        let runs: Vec<String> = near.iter().map(u8::to_string).collect();
+        argument += &format!(" --window-attn-skip-freq '[{}]'", runs.join(","));
+        keys.push(of_model("window_attn_skip_freq", format!("{near:?}")));
+    }
+    Some(said(argument, keys))
+}
+
+/// How many keys queries see, in all layers that have a window, if that is one number.
+fn one_window(model: &Model) -> Option<u64> {
+    let mut all = model.windows.iter().flatten();
+    let first = *all.next()?;
+    all.all(|it| *it == first).then_some(first)
 }
 
 /// Which layers have experts, where some have none, and how a token chooses where it is not by softmax.

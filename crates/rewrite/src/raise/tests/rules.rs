@@ -92,6 +92,20 @@ fn attention() -> Head {
     }))
 }
 
+/// The same with sinks.
+fn sunk() -> Head {
+    match attention() {
+        Head::Op(Op::Attention(attention)) => Head::Op(Op::Attention(Attention { sinks: true, ..attention })),
+        other => other,
+    }
+}
+
+/// The softmax of scores beside a sink, whose first columns are of this shape.
+fn beside(shape: &[u64]) -> Vec<Head> {
+    let pv = contract("abcd", "abde", "abce");
+    vec![pv, slice(&[0; 4], &[1; 4], shape), softmax(3), concat(3), scores(0.5, 0.0)]
+}
+
 fn gather_nd() -> Head {
     Head::Op(Op::GatherNd { batch_dims: 0 })
 }
@@ -109,6 +123,17 @@ fn experts() -> Vec<Head> {
         gather_nd(),
         contract("ab", "abc", "ac"),
     ]
+}
+
+/// The same, bounded by one number.
+fn bounded(most: &str, least: &str) -> Example {
+    let [reduce, apart, down, gated, product, uses, repeat, gather, other] =
+        <[Head; 9]>::try_from(experts()).unwrap_or_else(|_| panic!("nine"));
+    let shapes = "x=f32[3,1,4] i=i64[6,1] up=f32[2,5,4] gate=f32[2,4,5] down=f32[2,4,5] w=f32[6,1]";
+    let classes = format!("{shapes} b1=f32[2,5] b2=f32[2,5] b3=f32[2,4] l={most} k={least}");
+    let (min, max) = (binary(Binary::Min), binary(Binary::Max));
+    let operations = vec![reduce, apart, down, gated, min, product, uses, repeat, gather, max, other];
+    f32s("bounded experts", Box::leak(classes.into_boxed_str()), operations)
 }
 
 /// For each rule, matches on which it must hold.
@@ -129,6 +154,8 @@ fn examples() -> Vec<Example> {
     };
     let pv = || contract("abcd", "abde", "abce");
     let masked = "q=f32[2,4,3,5] k=f32[2,4,6,5] v=f32[2,4,6,7] m=f32[2,1,3,6]";
+    let masked_and_sunk = "q=f32[2,4,3,5] k=f32[2,4,6,5] v=f32[2,4,6,7] m=f32[2,1,3,6] n=f32[2,4,3,1]";
+    let with_sinks = "q=f32[2,4,3,5] k=f32[2,2,1,6,5] v=f32[2,2,1,6,7] m=f32[3,6] n=f32[4,1,1]";
     vec![
         f32s("square is product", "x=f32[2,3]", vec![]),
         f32s("cube is product", "x=f32[2,3]", vec![]),
@@ -280,6 +307,7 @@ fn examples() -> Vec<Example> {
             "x=f32[3,1,4] i=i64[6,1] up=f32[2,5,4] gate=f32[2,4,5] down=f32[2,4,5] w=f32[6,1]",
             experts(),
         ),
+        bounded("0.5", "-0.5"),
         f32s("layer norm takes a scale", "x=f32[2,3,4] y=f32[3,4]", vec![layer(2)]),
         f32s("layer norm takes a bias", "x=f32[2,3,4] s=f32[4] y=f32[4]", vec![layer(1)]),
         f32s(
@@ -369,6 +397,13 @@ fn examples() -> Vec<Example> {
         f32s("guarded masked attention", masked, vec![pv(), softmax(3), scores(0.5, 0.0)]),
         f32s("repeated heads", heads, repeats()),
         f32s("repeated heads, masked", heads, repeats()),
+        f32s(
+            "repeated heads, masked, with sinks",
+            with_sinks,
+            [vec![sunk()], repeats()[1..].to_vec()].concat(),
+        ),
+        f32s("attention with sinks", masked_and_sunk, beside(&[2, 4, 3, 6])),
+        f32s("masked attention with sinks", masked_and_sunk, beside(&[2, 4, 3, 6])),
     ]
 }
 

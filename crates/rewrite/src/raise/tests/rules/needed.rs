@@ -105,6 +105,24 @@ fn counterexamples() -> Vec<(&'static str, Example)> {
             ),
         ),
         (
+            "the last column of the softmax, which is no key's, is left out",
+            f32s(
+                "attention with sinks",
+                "q=f32[2,4,3,5] k=f32[2,4,6,5] v=f32[2,4,6,7] n=f32[2,4,3,1]",
+                vec![
+                    contract("abcd", "abde", "abce"),
+                    slice(&[0, 0, 0, 1], &[1; 4], &[2, 4, 3, 6]),
+                    softmax(3),
+                    concat(3),
+                    scores(0.5, 0.0),
+                ],
+            ),
+        ),
+        (
+            "the products are bounded by one number, the second from below by its negative too",
+            bounded("0.5", "-0.25"),
+        ),
+        (
             "the slice keeps the gathered dimension whole",
             f32s(
                 "slice of gathered rows",
