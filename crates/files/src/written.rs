@@ -144,16 +144,22 @@ pub enum Before {
     Replaced,
 }
 
+/// Refuses files that are there and are to be kept. What is there and is no file (a device, a pipe) is written to.
+pub fn kept(paths: &[PathBuf], before: Before) -> Result<(), Failure> {
+    match paths.iter().find(|it| before == Before::Kept && it.is_file()) {
+        Some(path) => Err(Failure::Usage(format!(
+            "{}: is there already, expected a name that is free: give another, or `--force` to overwrite it",
+            path.display()
+        ))),
+        None => Ok(()),
+    }
+}
+
 /// Writes files, by their names, into a folder, which is made if it is not there; none before it is known that
 /// none is there that is to be kept, and none is put there before all are written. Where they are.
 pub fn into(folder: &Path, files: &[(&str, &[u8])], before: Before) -> Result<Vec<PathBuf>, Failure> {
     let paths: Vec<PathBuf> = files.iter().map(|(name, _)| folder.join(name)).collect();
-    if let Some(path) = paths.iter().find(|it| before == Before::Kept && it.exists()) {
-        return Err(Failure::Usage(format!(
-            "{}: is there already, expected a folder without it: give another with `-o`, or `--force`",
-            path.display()
-        )));
-    }
+    kept(&paths, before)?;
     fs::create_dir_all(folder).map_err(|error| Failure::unwritten(folder, &error))?;
     let prepared = paths.iter().zip(files).map(|(path, (_, contents))| {
         let failed = |error: io::Error| Failure::unwritten(path, &error);

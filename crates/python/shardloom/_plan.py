@@ -14,7 +14,7 @@ from typing import Any, Optional, Union
 
 from . import _shardloom
 from ._command import (
-    PathLike, Progress, Settings, machine_with, mesh as _mesh, option, repeated, said, stages as _stages,
+    PathLike, Progress, Settings, failure, machine_with, mesh as _mesh, option, repeated, said, stages as _stages,
 )  # fmt: skip
 from ._model import source
 from ._report import Report
@@ -150,20 +150,23 @@ class Plan:
 
     def explain(
         self, *, alternatives: bool = False, diagram: Optional[str] = None, svg: Optional[PathLike] = None,
-        html: Optional[PathLike] = None, set: Settings = None, progress: Progress = False,
+        html: Optional[PathLike] = None, set: Settings = None, force: bool = False, progress: Progress = False,
     ) -> Report:
         """What was decided, what it costs, and what it would cost otherwise; with `html` as a page for a browser
-        too."""
-        given = {"alternatives": alternatives, "diagram": diagram, "svg": svg, "html": html}
+        too. Files that are there are overwritten with `force` alone."""
+        given = {"alternatives": alternatives, "diagram": diagram, "svg": svg, "html": html, "force": force}
         return self._said("explain", given, set, progress)
 
     def simulate(
         self, *, machine: Optional[PathLike] = None, one_by_one: bool = False, trace: Optional[PathLike] = None,
-        memory_trace: Optional[PathLike] = None, set: Settings = None, progress: Progress = False,
+        memory_trace: Optional[PathLike] = None, set: Settings = None, force: bool = False,
+        progress: Progress = False,
     ) -> Report:
         """Runs the programs of all ranks by the clock of the plan's machine, or of another, or with some of its
         numbers set: `set={"network.adapter_bandwidth": "25GB/s"}`."""
-        given = {"machine": machine, "one_by_one": one_by_one, "trace": trace, "memory_trace": memory_trace}
+        given = {
+            "machine": machine, "one_by_one": one_by_one, "trace": trace, "memory_trace": memory_trace, "force": force,
+        }  # fmt: skip
         return self._said("simulate", given, set, progress)
 
     def check(
@@ -315,6 +318,7 @@ def plan(
     kept: Optional[Mapping[str, str]] = None,
     output: Optional[PathLike] = None,
     html: Optional[PathLike] = None,
+    force: bool = False,
     progress: Progress = False,
 ) -> Plan:
     """The cheapest plan of a model on a machine, with its proof.
@@ -327,7 +331,8 @@ def plan(
     `machine` is a name such as `h100-80g-8x` (see `machines`) or a machine file, `dims` says the sizes of dimensions
     that have names, `set` numbers of the machine: `{"network.adapter_bandwidth": "25GB/s"}`. All else is what
     `shardloom plan --help` says of the option of the same name: `for_` of `--for`, and lists for options that may be
-    repeated. With `output` the plan is written there, with `html` a page about it.
+    repeated. With `output` the plan is written there, with `html` a page about it; what is there is overwritten
+    with `force` alone.
 
     `progress` is called with what is being done; `True` prints it on the standard error. Ctrl-C ends the search.
     """
@@ -338,7 +343,7 @@ def plan(
         "microbatches": microbatches, "recompute": recompute, "phases": phases, "stages": _stages(stages),
         "global_batch": global_batch, "batch_dim": batch_dim, "thorough": thorough, "schedule": schedule,
         "chunks": chunks, "cut": cut, "batch": batch, "prompt": prompt, "context": context,
-        "cache_layout": cache_layout,
+        "cache_layout": cache_layout, "force": force,
     }  # fmt: skip
     several = {
         "dim": dims, "no_decay": no_decay, "freeze": freeze, "train": train, "untie": untie, "pin": pin,
@@ -352,6 +357,8 @@ def plan(
         path, arrays = source(model, Path(folder), inputs)
         # A model that is in the folder goes with it: the plan is saved with a copy.
         beside = Path(path).parent == Path(folder)
+        if output is not None and beside and not force and Path(output).is_file():
+            raise failure("usage", f"{output}: is there already, expected a free name: give another, or `force=True`")
         made = Path(folder, "plan.json") if output is None or beside else Path(output)
         said("plan", [path, *arguments, *option("inputs", arrays), *option("output", made)], progress)
     except BaseException:
@@ -361,7 +368,7 @@ def plan(
     if output is not None and beside:
         result.save(output)
     if html is not None:
-        result.explain(html=html, progress=progress)
+        result.explain(html=html, force=force, progress=progress)
     return result
 
 

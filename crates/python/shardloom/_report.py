@@ -86,6 +86,7 @@ def score(
     config: Any = None,
     sequence: Optional[int] = None,
     output: Optional[PathLike] = None,
+    force: bool = False,
     progress: Progress = False,
 ) -> Report:
     """A configuration of one training framework, scored: what it takes, the best that the framework runs, and the
@@ -112,6 +113,7 @@ def score(
             "config": config,
             "sequence": sequence,
             "output": output,
+            "force": force,
         }
         arguments = [argument for name, value in given.items() for argument in option(name, value)]
         return Report(*said("score", [*arguments, *repeated("set", set)], progress))

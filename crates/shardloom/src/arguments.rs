@@ -4,6 +4,7 @@ mod export; // which plan is written for which runtime
 mod generation; // what generation is told
 mod kernels; // what kernels are listed
 mod launch; // what is started, and how often
+mod outputs; // which files are written
 mod manual; // for which shell completions are, and where manual pages go
 mod model; // which graph of a configuration is written
 pub(crate) mod meant; // where each option means something
@@ -34,6 +35,7 @@ pub use kernels::KernelsArguments;
 pub use launch::LaunchArguments;
 pub use manual::{CompletionsArguments, ManArguments, described};
 pub use model::{ElementName, ExpertsName, GraphArguments, UseName};
+pub(crate) use outputs::outputs;
 pub use pipeline::{PipelineArguments, Stages};
 pub use plan::PlanArguments;
 pub use predict::{PredictArguments, ValidateArguments};
@@ -84,6 +86,9 @@ pub struct Global {
     /// Stop after this stage
     #[arg(long, global = true, value_name = "STAGE", help_heading = DEBUGGING)]
     pub stop_after: Option<StageName>,
+    /// Overwrite files that are there
+    #[arg(long, global = true)]
+    pub force: bool,
     /// Print JSON instead of text
     #[arg(long, global = true)]
     pub json: bool,
@@ -284,7 +289,8 @@ Examples:
 pub fn options(command: &str) -> Vec<String> {
     let all = Arguments::command();
     let of_command = all.find_subcommand(command).into_iter().flat_map(clap::Command::get_arguments);
-    of_command.filter_map(|it| it.get_long().map(str::to_owned)).collect()
+    let force = outputs::WRITING.contains(&command).then_some("force");
+    of_command.filter_map(clap::Arg::get_long).chain(force).map(str::to_owned).collect()
 }
 
 /// A model and the sizes of its dimensions.

@@ -32,6 +32,7 @@ use ::launch::cluster::{Cluster, Facts};
 use driver::pipeline::Stage;
 use files::Failure;
 use files::model_file::ModelFile;
+use files::written::Before;
 
 use crate::arguments::Command;
 use crate::progress::Progress;
@@ -47,6 +48,8 @@ pub(crate) struct Context<'a, 'b> {
     pub(crate) lines: Lines<'b>,
     /// The processes of all ranks, if each rank is one.
     pub(crate) cluster: Option<&'b Cluster>,
+    /// What is done about files that are there already.
+    pub(crate) before: Before,
 }
 
 impl Context<'_, '_> {
@@ -142,7 +145,7 @@ pub(crate) fn execute(command: &Command, context: &mut Context<'_, '_>) -> Resul
         Command::Model(arguments) => model::model(arguments),
         Command::Machines(arguments) => machines::machines(arguments),
         Command::Completions(arguments) => manual::completions(arguments),
-        Command::Man(arguments) => manual::man(arguments),
+        Command::Man(arguments) => manual::man(arguments, context.before),
         Command::Calibrate(arguments) => calibrate::calibrate(arguments, context),
         Command::Predict(arguments) => predict::predict(arguments),
         Command::Score(arguments) => score::score(arguments, context),

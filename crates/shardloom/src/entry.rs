@@ -9,13 +9,14 @@ use std::path::Path;
 use clap::{ArgMatches, CommandFactory, FromArgMatches};
 use files::Failure;
 use files::interrupt::Interrupt;
+use files::written::{self, Before};
 use launch::Listener;
 use launch::arguments::ClusterArguments;
 use launch::cluster::Cluster;
 use launch::contract::Launched;
 use rayon::ThreadPoolBuildError;
 
-use crate::arguments::{Arguments, Command, meant};
+use crate::arguments::{Arguments, Command, meant, outputs};
 use crate::commands::{Context, Form, Lines, Said, execute};
 use crate::progress::{Progress, Wish};
 use crate::stages::Stages;
@@ -242,10 +243,11 @@ fn executed(
 ) -> Result<(Said, String), Failure> {
     let mut stages = Stages::new(&arguments.global);
     let lines = Lines { to, form };
-    let outcome = execute(
-        &arguments.command,
-        &mut Context { stages: &mut stages, progress: &progress, lines, cluster },
-    );
+    let before = if arguments.global.force { Before::Replaced } else { Before::Kept };
+    let mut context = Context { stages: &mut stages, progress: &progress, lines, cluster, before };
+    let writes = context.leads() && context.stages.last().is_none();
+    let kept = if writes { written::kept(&outputs(&arguments.command), before) } else { Ok(()) };
+    let outcome = kept.and_then(|()| execute(&arguments.command, &mut context));
     drop(progress);
     // What stages made is of most use if a later one failed.
     let dumped = stages.finish();

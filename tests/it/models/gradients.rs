@@ -23,10 +23,12 @@ fn a_step_follows_the_gradients_of_transformers() {
         .collect();
     assert!(expected.len() > 10, "{} gradients", expected.len());
     for ranks in ["1", "2"] {
-        let [plan, weights] = ["json", "safetensors"].map(|it| case.folder.path(&format!("made-{ranks}.{it}")));
+        let [plan, weights] =
+            ["json", "safetensors"].map(|it| case.folder.path(&format!("made-{ranks}.{it}")));
         let machine = format!("cpu-{ranks}x");
         let sizes = ["--dim", "batch=2", "--dim", "sequence=9"];
-        let how = ["--machine", &machine, "--mode", "train", "--loss", "loss", "--optimizer", "sgd", "-o", &plan];
+        let how =
+            ["--machine", &machine, "--mode", "train", "--loss", "loss", "--optimizer", "sgd", "-o", &plan];
         works(&[&["plan", &model], &sizes[..], &how[..]].concat());
         let step = ["--steps", "1", "--lr", "1", "--weights", &weights];
         works(&[&["train", &plan, "--data", &data], &step[..]].concat());

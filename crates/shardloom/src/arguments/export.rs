@@ -68,9 +68,6 @@ pub struct ExportArguments {
     /// cannot express, and to simulate traces
     #[arg(long, value_name = "MACHINE")]
     pub machine: Option<String>,
-    /// Overwrite existing files
-    #[arg(long)]
-    pub force: bool,
 }
 
 pub(super) const HELP: &str = "\

@@ -28,9 +28,6 @@ pub struct ManArguments {
     /// Folder to write the pages to
     #[arg(long, short, value_name = "FOLDER")]
     pub output: PathBuf,
-    /// Overwrite pages that are there
-    #[arg(long)]
-    pub force: bool,
 }
 
 /// The whole command line, for what describes it.

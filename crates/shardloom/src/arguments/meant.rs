@@ -8,6 +8,7 @@ use files::Failure;
 use launch::arguments::RunDevice;
 
 use super::ShapeName;
+use super::outputs::WRITING;
 use super::recipe::OptimizerName;
 use super::{Arguments, Command, Dumped, Mode, PlanArguments, StageName, Stages};
 
@@ -329,7 +330,7 @@ const ROWS: &[Row] = &[
             "what is priced, not with `--diagram`",
         ),
     },
-    Row { commands: &["export"], options: &["plan", "target", "output", "machine", "force"], meant: Always },
+    Row { commands: &["export"], options: &["plan", "target", "output", "machine"], meant: Always },
     Row {
         commands: &["simulate"],
         options: &["plan", "machine", "settings", "one_by_one", "trace", "memory_trace"],
@@ -360,7 +361,7 @@ const ROWS: &[Row] = &[
     },
     Row { commands: &["machines show"], options: &["name"], meant: Always },
     Row { commands: &["completions"], options: &["shell"], meant: Always },
-    Row { commands: &["man"], options: &["output", "force"], meant: Always },
+    Row { commands: &["man"], options: &["output"], meant: Always },
     Row { commands: &["predict"], options: &["config", "reserve", "settings"], meant: Always },
     Row {
         commands: &["score"],
@@ -409,6 +410,7 @@ const ROWS: &[Row] = &[
 /// Options that every command takes, and the commands to which they mean something.
 const GLOBAL: &[(&[&str], Option<&[&str]>)] = &[
     (&["json", "quiet"], None),
+    (&["force"], Some(&WRITING)),
     (&["dump_after", "dump_dir"], Some(&["run", "plan", "import", "generate", "train", "check", "kernels"])),
     (&["stop_after"], Some(&["run", "plan", "import", "train"])),
 ];

@@ -13,7 +13,7 @@ use cost_models::cluster::Cluster;
 use cost_models::model_flops::StepWork;
 use cost_models::quantity;
 use driver::projected;
-use files::written::{self, Before};
+use files::written;
 use files::{Failure, machine, plan_file};
 use report::throughput;
 use serde_json::{Value, json};
@@ -38,7 +38,7 @@ fn for_runtime(
     target: Target,
     context: &Context<'_, '_>,
 ) -> Result<Said, Failure> {
-    let ExportArguments { plan, output, force, .. } = arguments;
+    let ExportArguments { plan, output, .. } = arguments;
     let content = plan_file::read_any_checked(plan)?;
     let job = match &content {
         Content::Plan(plan) => Job::of_plan(plan),
@@ -49,8 +49,7 @@ fn for_runtime(
     let job = job.on(cluster.as_ref().ok().and_then(device));
     let exported = ::export::export(&job, target).map_err(|error| Failure::file(plan, error))?;
     let named: Vec<(&str, &[u8])> = exported.files.iter().map(|it| (it.name, it.text.as_bytes())).collect();
-    let before = if *force { Before::Replaced } else { Before::Kept };
-    let paths = written::into(output, &named, before)?;
+    let paths = written::into(output, &named, context.before)?;
     let (mut there, mut runs_in) = (None, None);
     match (&exported.runs, cluster) {
         (Runs::Parameters, _) => {}

@@ -19,7 +19,7 @@ pub(crate) fn completions(arguments: &CompletionsArguments) -> Result<Said, Fail
 }
 
 /// A page for the program and for each command of it.
-pub(crate) fn man(arguments: &ManArguments) -> Result<Said, Failure> {
+pub(crate) fn man(arguments: &ManArguments, before: Before) -> Result<Said, Failure> {
     let mut whole = described();
     whole.build();
     let page = |command: &clap::Command| -> Result<(String, Vec<u8>), Failure> {
@@ -36,7 +36,6 @@ pub(crate) fn man(arguments: &ManArguments) -> Result<Said, Failure> {
         pages.push(page(command)?);
     }
     let files: Vec<(&str, &[u8])> = pages.iter().map(|(name, bytes)| (name.as_str(), &bytes[..])).collect();
-    let before = if arguments.force { Before::Replaced } else { Before::Kept };
     let paths = written::into(&arguments.output, &files, before)?;
     let mut text = String::new();
     for path in &paths {

@@ -5,7 +5,7 @@ use std::path::Path;
 use ::plan::json::Content;
 use ::simulate::{Class, Order, Timeline, chakra, groups, snapshot};
 use cost_models::quantity;
-use files::written::{self, Before};
+use files::written;
 use files::{Failure, plan_file};
 use serde_json::{Map, Value, json};
 
@@ -25,7 +25,7 @@ pub(super) fn traces(
     trace: Trace,
     context: &Context<'_, '_>,
 ) -> Result<Said, Failure> {
-    let ExportArguments { plan, output, force, .. } = arguments;
+    let ExportArguments { plan, output, .. } = arguments;
     let content = plan_file::read_any_checked(plan)?;
     let asked = Asked { plan, machine: arguments.machine.as_deref(), settings: &[], order: Order::Streams };
     let mut made = Made::default();
@@ -38,8 +38,7 @@ pub(super) fn traces(
         Ok(())
     })?;
     let named: Vec<(&str, &[u8])> = made.files.iter().map(|it| (it.0.as_str(), &it.1[..])).collect();
-    let before = if *force { Before::Replaced } else { Before::Kept };
-    let paths = written::into(output, &named, before)?;
+    let paths = written::into(output, &named, context.before)?;
     let paths: Vec<String> = paths.iter().map(|it| it.display().to_string()).collect();
     Ok(Said { text: made.text(trace, &content, output), json: made.json(trace, &paths) })
 }
