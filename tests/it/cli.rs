@@ -4,6 +4,7 @@ mod blind; // rows that see no key, on rings of ranks
 mod clusters; // plans of whole clusters
 mod cuda; // kernels for GPUs
 mod good; // what works
+mod kept; // files that are there
 mod manual; // completions, manual pages, names that are nearly right
 mod page; // pages for a browser
 mod parameters; // what is trained, and what is not
@@ -51,7 +52,24 @@ pub(crate) struct Left {
     pub(crate) err: String,
 }
 
+/// The arguments of a command, with which it writes over files that are there, if it writes some.
+pub(crate) fn forced(arguments: &[&str]) -> Vec<String> {
+    let writes = |it: &&str| shardloom::arguments::options(it).iter().any(|option| option == "force");
+    let mut all: Vec<String> = arguments.iter().map(|it| (*it).to_owned()).collect();
+    if let Some(place) = arguments.iter().position(writes).filter(|_| !arguments.contains(&"--force")) {
+        all.insert(place + 1, "--force".to_owned());
+    }
+    all
+}
+
+/// What is left by a command that may write over files.
 pub(crate) fn shardloom(arguments: &[&str]) -> Left {
+    let arguments = forced(arguments);
+    as_it_is(&arguments.iter().map(String::as_str).collect::<Vec<_>>())
+}
+
+/// What is left by a command with these arguments alone.
+pub(crate) fn as_it_is(arguments: &[&str]) -> Left {
     let (mut out, mut err) = (Vec::new(), Vec::new());
     let all = ["shardloom"].into_iter().chain(arguments.iter().copied());
     let code = shardloom::main_with(all, &mut out, &mut err);

@@ -11,7 +11,7 @@ use plan::json::{Content, read_any};
 use planner_ir::{Source, StateKind};
 use serde_json::Value;
 
-use crate::cli::{Folder, fails, says, works};
+use crate::cli::{Folder, as_it_is, fails, says, works};
 use crate::pages::compare;
 use crate::tidy::root;
 
@@ -274,7 +274,9 @@ fn what_is_there_is_not_written_over() {
     let first = works(&arguments);
     let file = format!("{to}/megatron.sh");
     fs::write(&file, "mine").unwrap();
-    says(&fails(1, &arguments), &["megatron.sh: is there already", "`--force`"]);
+    let left = as_it_is(&arguments);
+    assert_eq!(left.code, 1, "{}", left.err);
+    says(&left.err, &["megatron.sh: is there already", "`--force`"]);
     assert_eq!(fs::read_to_string(&file).unwrap(), "mine");
     assert_eq!(works(&[&arguments[..], &["--force"]].concat()), first);
     assert_ne!(fs::read_to_string(&file).unwrap(), "mine");

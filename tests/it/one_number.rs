@@ -116,8 +116,8 @@ const GATE: usize = 6;
 /// What a command says.
 pub(crate) fn said(arguments: &[&str]) -> String {
     let (mut text, mut error) = (Vec::new(), Vec::new());
-    let line = ["shardloom"].iter().chain(arguments);
-    let code = shardloom::main_with(line.copied(), &mut text, &mut error);
+    let line = ["shardloom".to_owned()].into_iter().chain(crate::cli::forced(arguments));
+    let code = shardloom::main_with(line, &mut text, &mut error);
     assert_eq!(code, 0, "{arguments:?}: {}", String::from_utf8_lossy(&error));
     String::from_utf8(text).unwrap()
 }

@@ -226,7 +226,7 @@ fn commands_of_the_page_on_pipelines_print_and_draw_what_it_has() {
     holds("docs/pipelines.md");
     let desk = Desk::new("pictures");
     for (name, stages) in [("1f1b", "4"), ("interleaved", "8"), ("zb-h1", "4")] {
-        let picture = desk.folder.join("picture.svg").to_str().unwrap().to_owned();
+        let picture = desk.folder.join(format!("{name}.svg")).to_str().unwrap().to_owned();
         desk.output(&format!(
             "shardloom schedule {name} --stages {stages} --micro-batches 8 --message 0.25 --svg {picture}"
         ));

@@ -4,7 +4,7 @@ mod export; // which plan is written for which runtime
 mod generation; // what generation is told
 mod kernels; // what kernels are listed
 mod launch; // what is started, and how often
-mod outputs; // which files are written
+pub(crate) mod outputs; // which files are written
 mod manual; // for which shell completions are, and where manual pages go
 mod model; // which graph of a configuration is written
 pub(crate) mod meant; // where each option means something
@@ -35,7 +35,6 @@ pub use kernels::KernelsArguments;
 pub use launch::LaunchArguments;
 pub use manual::{CompletionsArguments, ManArguments, described};
 pub use model::{ElementName, ExpertsName, GraphArguments, UseName};
-pub(crate) use outputs::outputs;
 pub use pipeline::{PipelineArguments, Stages};
 pub use plan::PlanArguments;
 pub use predict::{PredictArguments, ValidateArguments};

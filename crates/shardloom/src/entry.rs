@@ -245,8 +245,8 @@ fn executed(
     let lines = Lines { to, form };
     let before = if arguments.global.force { Before::Replaced } else { Before::Kept };
     let mut context = Context { stages: &mut stages, progress: &progress, lines, cluster, before };
-    let writes = context.leads() && context.stages.last().is_none();
-    let kept = if writes { written::kept(&outputs(&arguments.command), before) } else { Ok(()) };
+    let writes = context.leads() && outputs::is_reached(&arguments.command, context.stages.last());
+    let kept = if writes { written::kept(&outputs::outputs(&arguments.command), before) } else { Ok(()) };
     let outcome = kept.and_then(|()| execute(&arguments.command, &mut context));
     drop(progress);
     // What stages made is of most use if a later one failed.

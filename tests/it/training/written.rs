@@ -32,7 +32,7 @@ impl Drop for Folder {
 
 /// The exit code of a command, and what it says.
 fn call(arguments: &[&str]) -> (u8, String) {
-    let arguments = ["shardloom"].iter().chain(arguments).map(|it| (*it).to_owned());
+    let arguments = ["shardloom".to_owned()].into_iter().chain(crate::cli::forced(arguments));
     let (mut out, mut err) = (Vec::new(), Vec::new());
     let code = shardloom::main_with(arguments, &mut out, &mut err);
     out.extend(err);

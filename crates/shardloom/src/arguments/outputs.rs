@@ -2,13 +2,14 @@
 
 use std::path::PathBuf;
 
+use driver::pipeline::Stage;
+
 use super::Command;
 
 /// The commands that write files, which `--force` means something to.
-pub(super) const WRITING: [&str; 16] = [
+pub(super) const WRITING: [&str; 15] = [
     "run",
     "train",
-    "launch",
     "plan",
     "sweep",
     "explain",
@@ -23,6 +24,11 @@ pub(super) const WRITING: [&str; 16] = [
     "kernels",
     "man",
 ];
+
+/// Whether what a command writes is made before it stops after a stage: of those that stop, `plan` writes its plan.
+pub(crate) fn is_reached(command: &Command, last: Option<Stage>) -> bool {
+    last.is_none_or(|last| last == Stage::Plan && matches!(command, Command::Plan(_)))
+}
 
 /// Those that are written over where they are there already. Folders whose files have names of their own, files that
 /// lines are added to, and what goes on with what is there (`train --resume`) are not among them.

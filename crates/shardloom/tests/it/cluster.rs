@@ -100,7 +100,7 @@ fn corpus(name: &str) -> String {
 
 fn shardloom(arguments: &[&str]) -> Command {
     let mut command = Command::new(env!("CARGO_BIN_EXE_shardloom"));
-    command.args(arguments);
+    command.args(crate::forced(arguments));
     command
 }
 

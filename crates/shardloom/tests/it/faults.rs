@@ -77,7 +77,8 @@ fn a_block_that_is_too_wide_to_be_eliminated_is_planned_and_computes_what_it_sho
     let [plan, outputs] = ["json", "npz"].map(|it| made.with_extension(it));
     let [plan, outputs] = [&plan, &outputs].map(|it| it.to_str().unwrap());
     let said = |arguments: &[&str]| {
-        let done = Command::new(env!("CARGO_BIN_EXE_shardloom")).args(arguments).output().unwrap();
+        let done =
+            Command::new(env!("CARGO_BIN_EXE_shardloom")).args(crate::forced(arguments)).output().unwrap();
         assert!(done.status.success(), "{}", String::from_utf8_lossy(&done.stderr));
         String::from_utf8(done.stdout).unwrap()
     };

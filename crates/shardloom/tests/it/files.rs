@@ -53,7 +53,7 @@ fn case(name: &str) -> String {
 /// A program that is ended where it waits for what never comes.
 fn limited(arguments: &[&str]) -> Command {
     let mut command = Command::new("timeout");
-    command.args(["-s", "KILL", "60", env!("CARGO_BIN_EXE_shardloom")]).args(arguments);
+    command.args(["-s", "KILL", "60", env!("CARGO_BIN_EXE_shardloom")]).args(crate::forced(arguments));
     command
 }
 

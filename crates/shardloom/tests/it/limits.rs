@@ -14,7 +14,7 @@ fn with_threads(count: u64, arguments: &[&str]) -> Output {
     let kilobytes = (STACK * count + STACK / 2) >> 10;
     let mut command = Command::new("sh");
     command.args(["-c", "ulimit -v $0 && exec timeout -s KILL 60 \"$@\"", &kilobytes.to_string()]);
-    command.arg(env!("CARGO_BIN_EXE_shardloom")).args(arguments).args(["-q"]);
+    command.arg(env!("CARGO_BIN_EXE_shardloom")).args(crate::forced(arguments)).args(["-q"]);
     command.env("RUST_MIN_STACK", STACK.to_string()).env("RAYON_NUM_THREADS", "1").output().unwrap()
 }
 
@@ -102,7 +102,8 @@ fn more_instructions_than_are_made_at_once_are_said() {
     let plan = std::env::temp_dir().join(format!("shardloom-many-{}.json", std::process::id()));
     let (model, output) = (model.to_str().unwrap(), plan.to_str().unwrap());
     let done = |arguments: &[&str]| {
-        let done = Command::new(env!("CARGO_BIN_EXE_shardloom")).args(arguments).output().unwrap();
+        let done =
+            Command::new(env!("CARGO_BIN_EXE_shardloom")).args(crate::forced(arguments)).output().unwrap();
         assert!(done.status.success(), "{}", String::from_utf8_lossy(&done.stderr));
         String::from_utf8(done.stdout).unwrap()
     };

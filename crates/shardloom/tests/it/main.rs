@@ -21,3 +21,14 @@ mod partition; // `partition`, drawn and refused
 mod limits; // threads and memory that are not there
 #[cfg(test)]
 mod train; // `train`, from a plan file to weights
+
+/// The arguments of a command, with which it writes over files that are there, if it writes some.
+#[cfg(test)]
+fn forced(arguments: &[&str]) -> Vec<String> {
+    let writes = |it: &&str| shardloom::arguments::options(it).iter().any(|option| option == "force");
+    let mut all: Vec<String> = arguments.iter().map(|it| (*it).to_owned()).collect();
+    if let Some(place) = arguments.iter().position(writes).filter(|_| !arguments.contains(&"--force")) {
+        all.insert(place + 1, "--force".to_owned());
+    }
+    all
+}

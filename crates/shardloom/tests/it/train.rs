@@ -74,7 +74,7 @@ fn model() -> String {
 
 fn shardloom(arguments: &[&str]) -> (u8, String, String) {
     let (mut out, mut err) = (Vec::new(), Vec::new());
-    let all = ["shardloom"].into_iter().chain(arguments.iter().copied());
+    let all = ["shardloom".to_owned()].into_iter().chain(crate::forced(arguments));
     let code = shardloom::main_with(all, &mut out, &mut err);
     let text = |bytes| String::from_utf8(bytes).unwrap();
     (code, text(out), text(err))
@@ -451,7 +451,7 @@ fn a_run_that_is_killed_at_any_moment_loses_no_more_than_since_the_last_checkpoi
         let more = if there { &resume[..] } else { &[] };
         let arguments = folder.training(&plan, "killed.safetensors", &[&common[..], &into, more].concat());
         let mut child = Command::new(env!("CARGO_BIN_EXE_shardloom"))
-            .args(&arguments)
+            .args(crate::forced(&arguments.iter().map(String::as_str).collect::<Vec<_>>()))
             .stdout(Stdio::piped())
             .stderr(Stdio::piped())
             .spawn()
