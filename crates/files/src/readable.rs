@@ -5,9 +5,11 @@ use std::io::{self, Read, Seek, SeekFrom};
 use std::ops::Range;
 use std::path::Path;
 
+use planner_ir::did_you_mean;
 use sha2::{Digest, Sha256};
 
 use crate::failure::Failure;
+use crate::written::folder;
 
 /// Opens a file. What is none is refused: pipes, devices and sockets, which may never end or never begin,
 /// and folders.
@@ -27,9 +29,19 @@ fn expect_file(found: &Metadata) -> io::Result<()> {
     }
 }
 
-/// Why a file cannot be read.
+/// Why a file cannot be read; of one that is not there, which one in its folder is called nearly so.
 pub fn failed(path: &Path, error: &io::Error) -> Failure {
-    Failure::file(path, format!("cannot be read: {error}"))
+    let near = if error.kind() == io::ErrorKind::NotFound { near(path) } else { String::new() };
+    Failure::file(path, format!("cannot be read: {error}{near}"))
+}
+
+/// The name of a file that is called nearly so, as words to end a message with.
+fn near(path: &Path) -> String {
+    let Some(said) = path.file_name() else { return String::new() };
+    let Ok(entries) = std::fs::read_dir(folder(path)) else { return String::new() };
+    let mut names: Vec<String> = entries.filter_map(|it| it.ok()?.file_name().into_string().ok()).collect();
+    names.sort_unstable();
+    did_you_mean(&said.to_string_lossy(), names.iter().map(String::as_str))
 }
 
 /// All of a file.

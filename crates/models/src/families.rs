@@ -9,6 +9,8 @@ mod mixture; // Mixtral, Qwen, GLM 4.5
 mod deepseek; // DeepSeek V2, V3 and Kimi K2
 mod gpt_oss; // gpt-oss
 
+use planner_ir::did_you_mean;
+
 use crate::config::{Config, ConfigError, Result};
 use crate::decoder::Decoder;
 use crate::onnx::Element;
@@ -84,7 +86,7 @@ fn unknown(kind: &str) -> ConfigError {
     ConfigError::Wrong(
         "model_type".to_owned(),
         format!("\"{kind}\"{why}"),
-        format!("one of {}", KNOWN.join(", ")),
+        format!("one of {}{}", KNOWN.join(", "), did_you_mean(kind, KNOWN)),
     )
 }
 

@@ -25,6 +25,19 @@ pub fn summary(
     weights: &[String],
     throughput: Option<&Throughput>,
 ) -> String {
+    head(plan, &tried.iter().map(on_mesh).collect::<Vec<_>>(), weights)
+        + &times(plan, throughput)
+        + &room(plan)
+}
+
+/// The same without times, and why none are said.
+pub fn untimed(plan: &Plan, tried: &[(Mesh, Option<f64>)], why: &str) -> String {
+    let tried: Vec<String> = tried.iter().map(|(mesh, _)| mesh::sizes(mesh)).collect();
+    head(plan, &tried, &[]) + &format!("step       not predicted: prices were {why}\n") + &room(plan)
+}
+
+/// What is planned for what, and how.
+fn head(plan: &Plan, tried: &[String], weights: &[String]) -> String {
     let mut text = String::new();
     // Writing to a string does not fail.
     let mut line = |words: String| {
@@ -35,7 +48,6 @@ pub fn summary(
     line(format!("model      {}{dims}", plan.model.path));
     line(format!("machine    {}, mesh {} ({})", plan.machine.name, mesh::sizes(&plan.mesh), plan.mesh));
     if tried.len() > 1 {
-        let tried: Vec<String> = tried.iter().map(on_mesh).collect();
         line(format!("tried      {}", tried.join(", ")));
     }
     let strategy = strategy(plan);
@@ -53,6 +65,16 @@ pub fn summary(
                 .to_owned(),
         );
     }
+    text
+}
+
+/// What a step takes, and of what that is made.
+fn times(plan: &Plan, throughput: Option<&Throughput>) -> String {
+    let mut text = String::new();
+    // Writing to a string does not fail.
+    let mut line = |words: String| {
+        let _ = writeln!(text, "{words}");
+    };
     line(format!("step       {} predicted, {}", quantity::seconds(plan.seconds()), proof(plan)));
     let mut terms: Vec<_> = plan.estimate.iter().collect();
     terms.sort_by(|a, b| b.seconds.total_cmp(&a.seconds));
@@ -62,14 +84,22 @@ pub fn summary(
     }
     hidden(plan, 18).into_iter().for_each(&mut line);
     throughput::lines(throughput, 11).into_iter().for_each(&mut line);
-    let total = plan::held(&plan.memory);
-    line(format!(
-        "memory     {} of {} on the fullest device",
-        quantity::bytes(total),
-        quantity::bytes(plan.capacity)
-    ));
+    text
+}
+
+/// What a device holds, and what ranks exchange.
+fn room(plan: &Plan) -> String {
+    let (held, capacity) = (quantity::bytes(plan::held(&plan.memory)), quantity::bytes(plan.capacity));
+    let mut text = format!("memory     {held} of {capacity} on the fullest device\n");
     for traffic in communication(plan).iter().filter(|it| it.bytes > 0) {
-        line(format!("moved      {} x {}, {}", traffic.count, traffic.name, quantity::bytes(traffic.bytes)));
+        // Writing to a string does not fail.
+        let _ = writeln!(
+            text,
+            "moved      {} x {}, {}",
+            traffic.count,
+            traffic.name,
+            quantity::bytes(traffic.bytes)
+        );
     }
     text
 }

@@ -6,6 +6,7 @@ use super::print::Print;
 use super::scan::{Result, Scan};
 use crate::layout::{Digit, Layout};
 use crate::mesh::{AxisId, Mesh};
+use crate::near::did_you_mean;
 use crate::partition::{Partition, Slots, Ways};
 
 /// The layout of a text such as `[-,a.b] owes c`.
@@ -213,7 +214,8 @@ fn parse_axis(mesh: &Mesh, scan: &mut Scan<'_>) -> Result<AxisId> {
     let at = scan.place();
     let name = scan.word("an axis")?;
     let names: Vec<&str> = mesh.axes.iter().map(|axis| axis.name.as_str()).collect();
-    let expected = || format!("one of the axes `{}`", names.join("`, `"));
+    let near = || did_you_mean(name, names.iter().copied());
+    let expected = || format!("one of the axes `{}`{}", names.join("`, `"), near());
     mesh.axis_named(name).map_or_else(|| scan.error_at(at, expected()), Ok)
 }
 

@@ -64,4 +64,18 @@ fn names_that_are_nearly_right_are_told() {
     }
     let left = shardloom(&["export", "plan.json", "--to", "memoryviz", "-o", "p"]);
     assert!(left.err.contains("did you mean `memory-viz`?"), "{}", left.err);
+    // A file, the type of a model, and an axis of a mesh.
+    let folder = Folder::new("near");
+    let near = |arguments: &[&str], expected: &str| {
+        let left = shardloom(arguments);
+        assert!(left.code > 0 && left.err.contains(expected), "{arguments:?}: {}", left.err);
+    };
+    std::fs::write(folder.path("model.onnx"), "").unwrap();
+    near(&["import", &folder.path("modle.onnx")], "did you mean `model.onnx`?");
+    let text = std::fs::read_to_string(model).unwrap().replace("\"llama\"", "\"gpt_os\"");
+    std::fs::write(folder.path("config.json"), text).unwrap();
+    near(&["import", &folder.path("config.json")], "did you mean `gpt_oss`?");
+    let mesh = ["--machine", "h100-80g-8x", "--mesh", "data=2,model=4", "--pin", "*=[-,modle,-]"];
+    let sizes = ["--dim", "batch=2", "--dim", "sequence=8", "-o", &folder.path("p.json")];
+    near(&[&["plan", model], &mesh[..], &sizes].concat(), "did you mean `model`?");
 }

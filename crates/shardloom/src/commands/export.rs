@@ -10,8 +10,10 @@ use ::export::{Device, Exported, Job, Runs, Target};
 use ::plan::MachineName;
 use ::plan::json::Content;
 use cost_models::cluster::Cluster;
+use cost_models::machine::Margin;
 use cost_models::model_flops::StepWork;
 use cost_models::quantity;
+use cost_models::units::Bytes;
 use driver::projected;
 use files::written;
 use files::{Failure, machine, plan_file};
@@ -46,6 +48,7 @@ fn for_runtime(
         Content::Generation(generation) => Job::of_generation(generation),
     };
     let cluster = machine::priced_as(made_for(&content), arguments.machine.as_deref());
+    let cluster = cluster.map(|it| with_room(it, &content));
     let job = job.on(cluster.as_ref().ok().and_then(device));
     let exported = ::export::export(&job, target).map_err(|error| Failure::file(plan, error))?;
     let named: Vec<(&str, &[u8])> = exported.files.iter().map(|it| (it.name, it.text.as_bytes())).collect();
@@ -102,6 +105,17 @@ fn made_for(content: &Content) -> &MachineName {
         Content::Pipeline(pipeline) => &pipeline.machine,
         Content::Generation(generation) => &generation.decode.machine,
     }
+}
+
+/// The machines, of whose memory as much is left free as by a plan.
+fn with_room(cluster: Cluster, content: &Content) -> Cluster {
+    let capacity = match content {
+        Content::Plan(plan) => plan.capacity,
+        Content::Pipeline(pipeline) => pipeline.capacity,
+        Content::Generation(generation) => generation.decode.capacity,
+    };
+    let margin = cluster.single().map(|it| it.usable_memory().saturating_sub(Bytes(capacity)));
+    cluster.leaving(margin.map(Margin::Bytes))
 }
 
 /// What servers are told of the devices; nothing of nodes that differ.

@@ -14,7 +14,7 @@ use files::readable::hexadecimal;
 use files::{arrays, inputs, machine, plan_file, written};
 use launch::cluster::{self, Facts};
 use launch::gpu;
-use report::summary::{summary, summary_json};
+use report::summary::{summary, summary_json, untimed};
 use report::throughput;
 
 use ::plan::{Control, Plan};
@@ -210,7 +210,12 @@ fn said(arguments: &RunArguments, job: &Job, outcome: &run::Outcome, compared: &
     let predicted: u64 = ::plan::communication(plan).iter().map(|it| it.bytes).sum();
     let on = machine::priced_as(&plan.machine, None).ok();
     let throughput = throughput::of_plan(plan, plan.seconds(), on.as_ref());
-    let mut text = summary(plan, &job.chosen.seconds(), &[], throughput.as_ref());
+    let elsewhere = machine::calibrate_first(&plan.machine);
+    let tried = job.chosen.seconds();
+    let mut text = match elsewhere {
+        Some(why) => untimed(plan, &tried, why),
+        None => summary(plan, &tried, &[], throughput.as_ref()),
+    };
     // Writing to a string does not fail.
     let mut line = |words: String| {
         let _ = writeln!(text, "{words}");
@@ -225,14 +230,11 @@ fn said(arguments: &RunArguments, job: &Job, outcome: &run::Outcome, compared: &
     } else {
         format!("shortest of {} steps", arguments.steps)
     };
-    line(format!(
-        "measured   {} ({steps}), {} predicted",
-        quantity::seconds(outcome.seconds),
-        quantity::seconds(plan.seconds())
-    ));
-    if let Some(first) = machine::calibrate_first(&plan.machine) {
-        line(format!("prices     {first}"));
-    }
+    let beside = match elsewhere {
+        Some(_) => String::new(),
+        None => format!(", {} predicted", quantity::seconds(plan.seconds())),
+    };
+    line(format!("measured   {} ({steps}){beside}", quantity::seconds(outcome.seconds)));
     line(format!(
         "received   {} by all ranks, {} predicted",
         quantity::bytes(received),
