@@ -265,17 +265,6 @@ fn clusters_are_planned_for_a_target() {
     assert_eq!(said["strategy"]["pipeline"], 2);
 }
 
-/// What a framework holds is held against what plans may: less than a device has.
-#[test]
-fn what_frameworks_hold_is_held_against_the_room_of_plans() {
-    let folder = Folder::new("export-room");
-    let plan = planned(&folder, 2, &[&TRAINED[..], &["--mesh", "4", "--memory", "100MB"]].concat());
-    let said = works(&["export", &plan, "--to", "megatron", "-o", &folder.path("out")]);
-    let memory =
-        said.lines().find(|it| it.trim_start().starts_with("memory")).unwrap_or_else(|| panic!("{said}"));
-    assert!(memory.contains("of 100 MB there: it does not fit"), "{memory}");
-}
-
 #[test]
 fn what_is_there_is_not_written_over() {
     let folder = Folder::new("export-force");

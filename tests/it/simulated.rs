@@ -94,7 +94,7 @@ fn model(case: &Case, folder: &Path) -> PathBuf {
 pub(crate) fn written(case: &Case, folder: &Path) -> Vec<u8> {
     let (model, path) = (model(case, folder), folder.join("plan.json"));
     let (model, output) = (model.display().to_string(), path.display().to_string());
-    let mut arguments = vec!["shardloom", "-q", "plan", &model, "-o", &output];
+    let mut arguments = vec!["shardloom", "-q", "plan", "--force", &model, "-o", &output];
     arguments.extend(case.arguments.split_whitespace());
     let mut error = Vec::new();
     let code = shardloom::main_with(arguments, &mut Vec::new(), &mut error);

@@ -10,7 +10,7 @@ use ::export::{Device, Exported, Job, Runs, Target};
 use ::plan::MachineName;
 use ::plan::json::Content;
 use cost_models::cluster::Cluster;
-use cost_models::machine::Margin;
+use cost_models::machine::{Machine, Margin};
 use cost_models::model_flops::StepWork;
 use cost_models::quantity;
 use cost_models::units::Bytes;
@@ -107,15 +107,21 @@ fn made_for(content: &Content) -> &MachineName {
     }
 }
 
-/// The machines, of whose memory as much is left free as by a plan.
+/// The machines, of whose memory as much is left free as plans leave, and no more than this one does.
 fn with_room(cluster: Cluster, content: &Content) -> Cluster {
     let capacity = match content {
         Content::Plan(plan) => plan.capacity,
         Content::Pipeline(pipeline) => pipeline.capacity,
         Content::Generation(generation) => generation.decode.capacity,
     };
-    let margin = cluster.single().map(|it| it.usable_memory().saturating_sub(Bytes(capacity)));
-    cluster.leaving(margin.map(Margin::Bytes))
+    let margin = cluster.single().map(|it| margin(it, capacity));
+    cluster.leaving(margin)
+}
+
+/// What is usually left free of a machine's memory, or what a plan of such a capacity (bytes) leaves, if that is less.
+fn margin(machine: &Machine, capacity: u64) -> Margin {
+    let usual = Margin::usual(machine).of(machine.device.memory_capacity.value);
+    Margin::Bytes(usual.min(machine.usable_memory().saturating_sub(Bytes(capacity))))
 }
 
 /// What servers are told of the devices; nothing of nodes that differ.
@@ -178,4 +184,25 @@ fn text(
         let _ = writeln!(text, "written    {}", path.display());
     }
     text
+}
+
+#[cfg(test)]
+mod tests {
+    use cost_models::machine::Margin;
+    use cost_models::units::Bytes;
+
+    use super::margin;
+
+    #[test]
+    fn as_much_is_left_free_as_plans_leave() {
+        let machine = files::machine::named("h100-80g-8x", None).unwrap();
+        let (all, usual) = (machine.usable_memory(), machine.clone().leaving(None).usable_memory());
+        assert!(usual < all);
+        let left = |capacity: Bytes| {
+            let margin = margin(&machine, capacity.0);
+            machine.clone().leaving(Some(margin)).usable_memory()
+        };
+        assert_eq!((left(usual), left(all), left(Bytes(1))), (usual, all, usual));
+        assert_eq!(margin(&machine, all.0), Margin::Bytes(Bytes::ZERO));
+    }
 }
