@@ -103,6 +103,20 @@ class Plans(Case):
         self.assertEqual(plan.check(model=GPT2).text, command("check", path, "--model", GPT2))
         self.assertEqual(plan.diff(path).text, command("diff", path, path))
 
+    def test_files_that_are_there_are_kept(self) -> None:
+        path = self.folder / "plan.json"
+        path.write_text("mine")
+        config = json.loads((ROOT / "tests/configs/gpt2.json").read_text())
+        dims = {"batch": 2, "sequence": 8}
+        self.refused("usage", "is there already", lambda: shardloom.plan(GPT2, machine="cpu-2x", output=path))
+        self.refused(
+            "usage", "is there already", lambda: shardloom.plan(config, machine="cpu-2x", dims=dims, output=path)
+        )
+        self.assertEqual(path.read_text(), "mine")
+        shardloom.plan(GPT2, machine="cpu-2x", output=path, force=True)
+        shardloom.plan(config, machine="cpu-2x", dims=dims, output=path, force=True)
+        self.assertTrue(shardloom.load(path).check()["accepted"])
+
     def test_a_plan_is_found_again_from_another_working_directory(self) -> None:
         machine = self.folder / "mine.json"
         machine.write_text(command("machines", "show", "cpu-4x", "--json"), encoding="utf-8")
