@@ -137,8 +137,9 @@ fn complaint(done: &Output) -> String {
 /// So many ranks on this host.
 fn launch(number: u32, options: &[&str], arguments: &[String]) -> Command {
     let number = number.to_string();
+    let words: Vec<&str> = arguments.iter().map(String::as_str).collect();
     let mut command = shardloom(&[&["launch", "-n", &number][..], options].concat());
-    command.args(arguments);
+    command.args(crate::forced(&words));
     command
 }
 
