@@ -24,7 +24,7 @@ use planner_ir::{
 use crate::compute::Seen;
 use crate::machine::{Device, Precision};
 use crate::units::{Flops, Seconds, exact};
-use crate::work::{product_sizes, window_sizes};
+use crate::work::{expert_weights, product_sizes, window_sizes};
 
 /// Floating-point operations of one arithmetic.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
@@ -162,9 +162,8 @@ impl Walk<'_> {
             OpClass::Experts(ExpertsClass::Forward { active }) => {
                 let (rows, up) = (types[0].shape[0] * active, &types[2].shape);
                 let of_each = 2.0 * exact(rows) * exact(up[1]) * exact(up[2]);
-                let weights = &node.operands[2..];
-                let count = exact(u64::try_from(weights.len()).unwrap_or(u64::MAX));
-                products(count * of_each * self.times(&[node.operands[0], weights[0]]))
+                let count = exact(expert_weights(&types));
+                products(count * of_each * self.times(&[node.operands[0], node.operands[2]]))
             }
             OpClass::Convolution(ConvolutionClass::Forward(conv)) => {
                 let result = self.graph.type_of(node.results[0]);

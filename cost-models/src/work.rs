@@ -254,12 +254,18 @@ fn experts(device: &Device, class: ExpertsClass, whole: &[Type], operands: &[Typ
 
 /// How many experts a row goes to, and how many products each of them is.
 fn expert_products(class: ExpertsClass, operands: &[Type]) -> (u64, u64) {
-    let (active, products) = match class {
-        ExpertsClass::Forward { active } => (active, operands.len() - 2),
+    let weights = expert_weights(operands);
+    match class {
+        ExpertsClass::Forward { active } => (active, weights),
         // Two products for each of the forward ones, and the hidden units again.
-        ExpertsClass::Gradient { active } => (active, 3 * (operands.len() - 3) - 1),
-    };
-    (active, u64::try_from(products).unwrap_or(u64::MAX))
+        ExpertsClass::Gradient { active } => (active, 3 * weights - 1),
+    }
+}
+
+/// How many products the experts have whose operands these are: biases are none.
+pub(crate) fn expert_weights(operands: &[Type]) -> u64 {
+    let weights = operands[2..].iter().filter(|it| it.rank() == 3).count();
+    u64::try_from(weights).unwrap_or(u64::MAX)
 }
 
 /// A contraction as a matrix product: batch, m, n, k.

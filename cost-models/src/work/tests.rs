@@ -163,3 +163,27 @@ fn a_thread_takes_longer_for_a_weight_that_lies_across() {
     let [turned, read] = [[column, inner], [inner, column]].map(|it| of(it, [1, 100, 300]));
     assert!((turned - read).abs() < 1e-15, "{turned} {read}");
 }
+
+/// Biases of experts are added to products: they are none.
+#[test]
+fn biases_of_experts_are_no_products() {
+    let device = &named("h100-80g-8x").expect("is shipped").device;
+    let of = |shape: &[u64]| Type::new(DType::BF16, shape.to_vec());
+    let (rows, up, bias) = (of(&[4096, 64]), of(&[8, 128, 64]), of(&[8, 128]));
+    let plain = vec![rows.clone(), of(&[4096, 8]), up.clone(), up, of(&[8, 64, 128])];
+    let biased = [&plain[..], &[bias.clone(), bias]].concat();
+    let (activation, active) = (planner_ir::Unary::Silu, 2);
+    let limit = Some(planner_ir::Real(7.0));
+    let price = |op: &Op, operands: &[Type], results: &[Type]| {
+        operation(device, &Work { op, whole: operands, operands, results, rows: Rows::Together })
+    };
+    for (op, ends) in [
+        (Op::Experts { activation, limit, active }, vec![]),
+        (Op::ExpertsGradient { activation, limit, active }, vec![rows.clone()]),
+    ] {
+        let [plain, biased] = [&plain, &biased].map(|it| [&it[..], &ends].concat());
+        let made = [rows.clone()];
+        assert_eq!(price(&op, &plain, &made), price(&op, &biased, &made));
+        assert_eq!(least(device, &op, &plain, &made), least(device, &op, &biased, &made));
+    }
+}

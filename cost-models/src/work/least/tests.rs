@@ -79,8 +79,8 @@ fn no_split_takes_less_than_the_least() {
             // Rows, experts, hidden units and the size of rows.
             let of = [&[0, 3][..], &[0, 1], &[1, 2, 3], &[1, 2, 3], &[1, 3, 2], &[0, 3]];
             let (activation, sizes) = (Unary::Silu, [4096, 8, 1536, 1024]);
-            hold(name, &Op::Experts { activation, active: 2 }, &of[..5], &[0, 3], &sizes, dtype);
-            hold(name, &Op::ExpertsGradient { activation, active: 2 }, &of, &[0, 3], &sizes, dtype);
+            hold(name, &Op::Experts { activation, limit: None, active: 2 }, &of[..5], &[0, 3], &sizes, dtype);
+            hold(name, &Op::ExpertsGradient { activation, limit: None, active: 2 }, &of, &[0, 3], &sizes, dtype);
         }
     }
 }

@@ -6,6 +6,8 @@
 //! eliminated have bounds, and others what was found: what the cheapest path by the bounds goes through is asked
 //! until the cheapest path of what was found costs no more.
 
+mod path; // the cheapest paths through tables
+
 use std::collections::BTreeMap;
 use std::mem::swap;
 use std::sync::Arc;
@@ -13,7 +15,8 @@ use std::sync::Arc;
 use planner_ir::advance;
 use rayon::prelude::*;
 
-use super::product::product;
+use path::Path;
+
 use super::segment::block::{Asked, Block, Of};
 use super::segment::{Globals, Ready, pruned};
 use super::{Chain, ChainChoices, Goal, Shared};
@@ -329,16 +332,6 @@ impl Relaxation {
         asked.fold(Asked::Nothing, Asked::max)
     }
 
-    /// What the blocks of a path cost at least.
-    fn along(&self, blocks: &[Block<'_>], path: &Path) -> f64 {
-        let segments = self.segments.iter().zip(blocks).zip(path);
-        let costs = segments.map(|((ready, block), (row, states))| -> f64 {
-            let cost = |pair: &[usize]| block.costs(Of::Bound).table[ready.place(*row, [pair[0], pair[1]])];
-            states.windows(2).map(cost).sum()
-        });
-        costs.sum()
-    }
-
     /// Whether costs are bounds in some tables.
     pub(crate) fn is_wide(&self) -> bool {
         self.segments.iter().any(Ready::is_wide)
@@ -444,49 +437,6 @@ impl Relaxation {
         // Of several errors the first, whichever segment is done first.
         priced.collect::<Vec<_>>().into_iter().collect()
     }
-
-    /// For each boundary between blocks, the least cost of all before, by state.
-    fn sweep(&self, blocks: &[Block<'_>], of: Of, globals: &[usize]) -> Vec<Vec<f64>> {
-        let entries = self.segments.first().map_or(1, |it| it.entries);
-        let mut ends = vec![vec![0.0; entries]];
-        for (ready, block) in self.segments.iter().zip(blocks) {
-            let table = ready.row_of(block.costs(of), ready.row(globals));
-            for _ in 0..ready.count {
-                ends.push(product(&ends[ends.len() - 1], table, ready.entries));
-            }
-        }
-        ends
-    }
-
-    fn recover(&self, blocks: &[Block<'_>], globals: Vec<usize>) -> ChainChoices {
-        let path = self.path(blocks, Of::Found, &globals);
-        let segments = self.chain.segments.iter().zip(&self.segments).zip(blocks).zip(&path);
-        let blocks = segments
-            .map(|(((segment, ready), block), (row, states))| ready.recover(segment, block, *row, states));
-        ChainChoices { globals, blocks: blocks.collect() }
-    }
-
-    /// The cheapest path.
-    fn path(&self, blocks: &[Block<'_>], of: Of, globals: &[usize]) -> Vec<(usize, Vec<usize>)> {
-        let mut ends = self.sweep(blocks, of, globals);
-        let mut last = ends.pop().map_or(0, |costs| first_least(costs.into_iter()));
-        let mut path = Vec::with_capacity(self.segments.len());
-        for (ready, block) in self.segments.iter().zip(blocks).rev() {
-            let row = ready.row(globals);
-            let table = ready.row_of(block.costs(of), row);
-            let mut states = vec![last];
-            for _ in 0..ready.count {
-                let before = ends.pop().unwrap_or_default();
-                let costs = before.iter().enumerate();
-                last = first_least(costs.map(|(first, cost)| cost + table[first * ready.exits + last]));
-                states.push(last);
-            }
-            states.reverse();
-            path.push((row, states));
-        }
-        path.reverse();
-        path
-    }
 }
 
 impl Starts {
@@ -494,9 +444,6 @@ impl Starts {
         self.0.get(&(goal, segment)).map_or(&[], Vec::as_slice)
     }
 }
-
-/// For each segment, which row of its tables a path is in, and the states at the boundaries of its blocks.
-type Path = Vec<(usize, Vec<usize>)>;
 
 /// What these choices of the globals cost once.
 fn paid(once: &[Vec<f64>], globals: &[usize]) -> f64 {
