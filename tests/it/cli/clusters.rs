@@ -243,6 +243,46 @@ fn pins_say_what_axes_are_for() {
     assert!(!data.contains("context parallel") && !data.contains("tensor parallel"), "{data}");
 }
 
+/// `ep` devices of data parallelism share experts, others have the same ones; `zero` is the highest stage.
+#[test]
+fn experts_and_shards_are_pinned() {
+    let folder = Folder::new("experts-pinned");
+    let path = folder.path("p.json");
+    let config = root().join("tests/cases/models/mixtral/config.json").display().to_string();
+    let fixed = ["plan", &config, "--machine", "h100-80g-8x", "--stages", "auto", "--global-batch", "32"];
+    let training = ["--mode", "train", "--loss", "loss", "--precision", "bf16", "--dim", "sequence=64"];
+    let arguments = |pins: &[&str]| -> Vec<String> {
+        let pins = pins.iter().flat_map(|pin| ["--pin", pin]);
+        let all = fixed.into_iter().chain(training).chain(pins).chain(["-o", &path, "--force"]);
+        all.map(str::to_owned).collect()
+    };
+    let said = |pins: &[&str]| works(&borrowed(&arguments(pins)));
+    let two = said(&["pp=1", "tp=1", "ep=2", "zero=0"]);
+    for part in ["1 group of mesh 4x2", "data x data parallel", "expert parallel over b"] {
+        assert!(two.contains(part), "no `{part}` in: {two}");
+    }
+    assert!(!two.contains("expert parallel over a") && !two.contains("ZeRO"), "{two}");
+    let all = said(&["pp=1", "tp=1", "ep=4", "dp=4", "pp=2"]);
+    assert!(all.contains("2 groups of mesh 4") && all.contains("expert parallel over a"), "{all}");
+    let none = said(&["pp=1", "tp=1", "ep=1", "zero=3"]);
+    assert!(!none.contains("expert parallel") && none.contains("1 group of mesh 8"), "{none}");
+    // A pin is no faster than what is free.
+    let seconds = |pins: &[&str]| {
+        said(pins);
+        let Content::Pipeline(pipeline) = read_any(&fs::read(&path).unwrap()).unwrap() else { panic!() };
+        pipeline.seconds()
+    };
+    let free = seconds(&[]);
+    for pins in [&["ep=2"][..], &["ep=4"], &["ep=1"], &["zero=1"], &["ep=4", "zero=0"]] {
+        assert!(free <= seconds(pins) * (1.0 + 1e-9), "{pins:?} is faster than {free} s");
+    }
+    // Three devices share nothing of eight; there are four stages of ZeRO.
+    let refused = |pins: &[&str]| fails(1, &borrowed(&arguments(pins)));
+    assert!(refused(&["ep=3"]).contains("dp into parts of ep"), "{}", refused(&["ep=3"]));
+    assert!(refused(&["zero=4"]).contains("a stage of ZeRO, 0 to 3"), "{}", refused(&["zero=4"]));
+    assert!(refused(&["stages=4,4", "ep=2"]).contains("leave the pins of pp, tp, cp, dp, ep and zero out"));
+}
+
 #[test]
 fn decisions_that_cannot_be() {
     let folder = Folder::new("no-setup");

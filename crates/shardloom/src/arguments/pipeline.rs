@@ -19,9 +19,9 @@ pub struct PipelineArguments {
     #[arg(long, value_name = "NAME", default_value = "batch")]
     pub batch_dim: String,
     /// Fix a decision instead of searching it: the partition of operations of the model, '/h.*/mlp/*=[a,-,-]'
-    /// (see `shardloom explain`); with `--stages auto` also pp=4, tp=8, cp=2, dp=2 (sizes of pipeline,
-    /// tensor, context and data parallelism, as in Megatron-LM), stages=2,2,4, cut=0,4,8, microbatches=16,
-    /// chunks=2, recompute=full or schedule=1f1b; may be repeated
+    /// (see `shardloom explain`); with `--stages auto` also pp=4, tp=8, cp=2, dp=2, ep=2 (sizes of pipeline,
+    /// tensor, context, data and expert parallelism, as in Megatron-LM), zero=1 (its highest stage),
+    /// stages=2,2,4, cut=0,4,8, microbatches=16, chunks=2, recompute=full or schedule=1f1b; may be repeated
     #[arg(long = "pin", value_name = "DECISION")]
     pub pins: Vec<String>,
     /// Evaluate every setup even where memory is tight (with `--stages auto`): slower, with a smaller
