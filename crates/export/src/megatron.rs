@@ -69,10 +69,8 @@ pub(crate) fn files(strategy: &Strategy, model: &Model, lost: &mut Vec<String>) 
         "# Arguments of Megatron-LM for a plan of Shardloom. In a script of bash:\n\
          #   source megatron.sh\n\
          #   torchrun .. pretrain_gpt.py \"${{SHARDLOOM_ARGS[@]}}\" ..\n\
-         # Yours to add: the tokenizer, data, the rotary base and its scaling, {router}{library}learning rates, how long
-\
-         # to train.
-\
+         # Yours to add: the tokenizer, data, the rotary base and its scaling, {router}{library}learning \
+         rates, how long to train.\n\
          SHARDLOOM_ARGS=(\n",
     );
     let told = told(strategy, model);

@@ -330,7 +330,10 @@ fn decisions_that_cannot_be() {
     let both = ["stages=2,2", "tp=2"];
     says(
         &pinned(&both),
-        &["`--pin stages=..` says the mesh of each group", "leave the pins of pp, tp, cp and dp out"],
+        &[
+            "`--pin stages=..` says the mesh of each group",
+            "leave the pins of pp, tp, cp, dp, ep and zero out",
+        ],
     );
     says(&pinned(&["cut=0,2"]), &["`--pin cut=..` is of groups", "give `--pin stages=..`"]);
     says(&pinned(&["stages=2,2", "cut=0,1,2"]), &["names 3 stages, expected 2"]);

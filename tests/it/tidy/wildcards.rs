@@ -19,7 +19,8 @@ const PLACES: [&str; 6] = [
 ];
 
 /// Files and folders whose matches may have wildcards, and what the operations are that these take.
-const RECOGNISED: [(&str, &str); 23] = [
+const RECOGNISED: [(&str, &str); 25] = [
+    ("crates/autoparallel/src/cluster/guess.rs", "neither products nor experts, of which rough prices are"),
     ("crates/autoparallel/src/cluster/least.rs", "not those whose time bounds a step"),
     ("crates/autoparallel/src/otherwise.rs", "split as their result lies, but for products and attention"),
     ("crates/autoparallel/src/rows.rs", "not sums over rows"),
@@ -37,6 +38,7 @@ const RECOGNISED: [(&str, &str); 23] = [
     ("crates/lower/src/show.rs", "printed by their names"),
     ("crates/plan/src/check/rounding.rs", "not steps of rounding by chance"),
     ("crates/plan/src/generation.rs", "not look-ups, which have a row for each token"),
+    ("crates/report/src/attention.rs", "not attention, which has masks"),
     ("crates/report/src/diagram.rs", "drawn by how many operands they have"),
     ("crates/rewrite/src/", "not the left side of a rule"),
     ("crates/run/src/view.rs", "not movements, which are views"),

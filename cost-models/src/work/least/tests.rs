@@ -80,7 +80,14 @@ fn no_split_takes_less_than_the_least() {
             let of = [&[0, 3][..], &[0, 1], &[1, 2, 3], &[1, 2, 3], &[1, 3, 2], &[0, 3]];
             let (activation, sizes) = (Unary::Silu, [4096, 8, 1536, 1024]);
             hold(name, &Op::Experts { activation, limit: None, active: 2 }, &of[..5], &[0, 3], &sizes, dtype);
-            hold(name, &Op::ExpertsGradient { activation, limit: None, active: 2 }, &of, &[0, 3], &sizes, dtype);
+            hold(
+                name,
+                &Op::ExpertsGradient { activation, limit: None, active: 2 },
+                &of,
+                &[0, 3],
+                &sizes,
+                dtype,
+            );
         }
     }
 }

@@ -1,7 +1,7 @@
 //! Sums of products: by the library, by plain kernels, in windows and of experts.
 
 use files::Failure;
-use planner_ir::{Contract, Conv, Label, Op, Unary};
+use planner_ir::{Contract, Conv, Label, Op, Real, Unary};
 
 use super::case::{Cases, cast, failed, made, whole};
 
@@ -63,7 +63,7 @@ fn convolutions(cases: &mut Cases) -> Result<(), Failure> {
     cases.op("gradient of convolution towards its windows", op, vec![x, back])
 }
 
-/// Units with gates and without.
+/// Units with gates and without, and with biases and bounds.
 fn experts(cases: &mut Cases) -> Result<(), Failure> {
     let shapes: [&[u64]; 4] =
         [&[TOKENS, HIDDEN], &[EXPERTS, UNITS, HIDDEN], &[EXPERTS, UNITS, HIDDEN], &[EXPERTS, HIDDEN, UNITS]];
@@ -75,13 +75,19 @@ fn experts(cases: &mut Cases) -> Result<(), Failure> {
     // A processor rounds narrow numbers after each product.
     let most = 3.0 * cases.most;
     let activation = Unary::Silu;
-    for (name, gate) in [("experts", vec![gate]), ("experts without gates in units,", vec![])] {
-        let weights = [vec![up.clone()], gate, vec![down.clone()]].concat();
+    let biases = vec![cases.numbers(&[EXPERTS, UNITS], 6)?, cases.numbers(&[EXPERTS, UNITS], 7)?];
+    let bounded = vec![gate.clone()];
+    for (name, gate, biases, limit) in [
+        ("experts", vec![gate], vec![], None),
+        ("experts without gates in units,", vec![], vec![], None),
+        ("experts with biases and bounds", bounded, biases, Some(Real(7.0))),
+    ] {
+        let weights = [vec![up.clone()], gate, vec![down.clone()], biases].concat();
         let mut operands = [vec![x.clone(), gates.clone()], weights].concat();
-        let forward = Op::Experts { activation, limit: None, active: ACTIVE };
+        let forward = Op::Experts { activation, limit, active: ACTIVE };
         cases.within(most, name, forward, operands.clone())?;
         operands.push(back.clone());
-        let op = Op::ExpertsGradient { activation, limit: None, active: ACTIVE };
+        let op = Op::ExpertsGradient { activation, limit, active: ACTIVE };
         cases.within(most, &format!("gradients of {name}"), op, operands)?;
     }
     Ok(())

@@ -95,7 +95,7 @@ fn a_file_has_what_was_planted_within_the_noise() {
     assert_eq!((own.name.as_str(), &own.node, &own.transport), ("found", &like.node, &like.transport));
     assert_eq!(own.network, like.network);
     // What was measured is there the next time, until it is to be measured again.
-    let (code, out, _) = shardloom(&all);
+    let (code, out, _) = shardloom(&[&all[..], &["--force"]].concat());
     assert_eq!(code, 0);
     assert!(out.contains("measurements were there from before"), "{out}");
 }
