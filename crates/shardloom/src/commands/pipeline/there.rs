@@ -61,16 +61,11 @@ pub(super) fn settled(
 ) -> Result<Settled, Failure> {
     let there = |answer: Answer, led: Option<&String>| {
         let expected = arguments.runtime.and_then(|it| expected(&answer.pipeline, arguments, it, cluster));
-        let settled = Settled { answer, led: led.cloned() };
-        match expected {
-            Some(expected) => Ok(There { settled, expected }),
-            None => Err(settled),
-        }
+        (Settled { answer, led: led.cloned() }, expected)
     };
-    let ours = match there(ask(&pins, memory)?, None) {
-        Ok(ours) => ours,
-        Err(settled) => return Ok(settled),
-    };
+    let (settled, expected) = there(ask(&pins, memory)?, None);
+    let Some(expected) = expected else { return Ok(settled) };
+    let ours = There { settled, expected };
     // Until it fits, with as much less memory as the framework holds more of it.
     let fitting = |mut best: There, pins: &Pins| -> Result<There, Failure> {
         for _ in 0..ROUNDS {
@@ -80,17 +75,17 @@ pub(super) fn settled(
             }
             let less = quantity::whole_bytes(exact(settled.answer.pipeline.held()) * room / held).0;
             let Some(answer) = unless_refused(ask(pins, Some(less)))? else { break };
-            let Ok(other) = there(answer, settled.led.as_ref()) else { break };
-            best = best.better(other);
+            let (settled, Some(expected)) = there(answer, settled.led.as_ref()) else { break };
+            best = best.better(There { settled, expected });
         }
         Ok(best)
     };
     let mut best = None;
     if let Some(Led { pins, seconds, words }) = fastest(&ours.expected, &pins, examples)
         && let Some(answer) = unless_refused(ask(&pins, memory))?
-        && let Ok(led) = there(answer, Some(&words))
+        && let (settled, Some(expected)) = there(answer, Some(&words))
     {
-        let led = fitting(led, &pins)?;
+        let led = fitting(There { settled, expected }, &pins)?;
         if led.expected.fits && led.expected.time.total().0 <= (1.0 + NEAR) * seconds {
             return Ok(ours.better(led).settled);
         }
