@@ -106,7 +106,7 @@ class Traces(unittest.TestCase):
         command(
             "plan", "--config", self.folder / "config.json", "-o", self.plan, "--machine", "h100-80g-4x", "--in-time",
             "never", "--dim", "batch=4", "--dim", "sequence=16", "--mode", "train", "--loss", "loss", "--precision",
-            "bf16", "--microbatches", "2", *more,
+            "bf16", "--microbatches", "2", "--force", *more,
         )
         return command("simulate", self.plan)
 

@@ -19,9 +19,6 @@ use crate::commands::export::{Of, expected_there};
 /// How often a cluster is planned with less memory, where a framework holds more of a device than there is.
 const ROUNDS: usize = 3;
 
-/// Two setups are as fast as each other where the one takes so much less, relative to the other.
-const ALIKE: f64 = 0.005;
-
 /// A plan is as fast as the setup that it is pinned to where it takes so much more, relative to it: its stages are its
 /// own.
 const NEAR: f64 = 0.05;
@@ -128,8 +125,8 @@ struct Led {
     words: String,
 }
 
-/// Pins to what is fastest of the setups that a framework runs, by its figures; nothing where
-/// what there is takes as little, or nothing fits that is allowed.
+/// Pins to what is fastest of the setups that a framework runs, by its figures; nothing where what there is takes as
+/// little, but for what these figures are off by, or nothing fits that is allowed.
 fn fastest(expected: &Expected, pins: &Pins, examples: u64) -> Option<Led> {
     let devices = expected.setup.devices();
     let decisions = |it: &Choice| {
@@ -170,8 +167,8 @@ fn fastest(expected: &Expected, pins: &Pins, examples: u64) -> Option<Led> {
     };
     let best = expected.fastest(&allowed).ok()?;
     let found = best.found?;
-    let now = expected.time.total().0;
-    if expected.fits && found.seconds > now * (1.0 - ALIKE) {
+    let (now, off) = (expected.time.total().0, expected.error.unwrap_or(0.0) / 100.0);
+    if expected.fits && found.seconds > now * (1.0 - off) {
         return None;
     }
     let words = format!(
