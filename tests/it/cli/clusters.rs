@@ -266,6 +266,22 @@ fn experts_and_shards_are_pinned() {
     assert!(all.contains("2 groups of mesh 4") && all.contains("expert parallel over a"), "{all}");
     let none = said(&["pp=1", "tp=1", "ep=1", "zero=3"]);
     assert!(!none.contains("expert parallel") && none.contains("1 group of mesh 8"), "{none}");
+    // With little memory states are sharded as far as is pinned, and no further.
+    let mut before = f64::INFINITY;
+    for (stage, has, has_not) in [
+        ("zero=0", "data parallel over a", "ZeRO"),
+        ("zero=1", "ZeRO-1", "ZeRO-3"),
+        ("zero=3", "ZeRO-3", "ZeRO-1"),
+    ] {
+        let pins = ["pp=1", "tp=1", "ep=1", stage];
+        let little: Vec<String> =
+            arguments(&pins).into_iter().chain(["--memory", "250kB"].map(str::to_owned)).collect();
+        let text = works(&borrowed(&little));
+        assert!(text.contains(has) && !text.contains(has_not), "{stage}: {text}");
+        let Content::Pipeline(pipeline) = read_any(&fs::read(&path).unwrap()).unwrap() else { panic!() };
+        assert!(pipeline.seconds() <= before, "{stage}: {text}");
+        before = pipeline.seconds();
+    }
     // A pin is no faster than what is free.
     let seconds = |pins: &[&str]| {
         said(pins);
