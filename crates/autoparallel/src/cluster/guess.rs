@@ -123,8 +123,12 @@ impl<'a> Sizes<'a> {
         let all = if all.is_empty() { vec![each] } else { all };
         // Devices that share experts lie along the innermost axis that does not split products.
         let shares = |tensor: u64| -> Vec<u64> {
-            let inner = axes.iter().rev().copied().find(|&it| it > 1 && (tensor == 1 || it != tensor));
-            let falls = |it: &u64| self.experts.is_some_and(|(_, count)| count.is_multiple_of(*it));
+            let splits = usize::from(tensor > 1);
+            let inner = axes.iter().rev().copied().filter(|&it| it > 1).nth(splits);
+            let falls = |it: &u64| {
+                let shared = self.experts.is_some_and(|(_, count)| count.is_multiple_of(*it));
+                shared && (each / tensor).is_multiple_of(*it)
+            };
             inner.filter(falls).into_iter().chain([1]).collect()
         };
         let ways =
