@@ -44,8 +44,8 @@ pub use setups::{Chosen, Pins, Setup};
 const MOST: usize = 8;
 /// So many setups are asked how fast they are, if not all.
 const ASKED: usize = 24;
-/// So many of each number of groups, at least.
-const OF_EACH: usize = 2;
+/// Of each number of groups one in so many of them comes first.
+const OF_EACH: usize = 10;
 /// How many times as many where axes are for one thing each.
 const KINDS: usize = 3;
 /// How many at a time.
@@ -260,7 +260,7 @@ impl<'a> Asked<'a> {
         let mut is_first = |&(_, it): &(f64, usize)| {
             let before = of_groups.entry(setups[it].groups).or_default();
             *before += 1;
-            *before <= OF_EACH
+            *before <= many.div_ceil(OF_EACH)
         };
         let (mut asked, others): (Vec<_>, Vec<_>) = asked.into_iter().partition(&mut is_first);
         asked.extend(others);
