@@ -241,7 +241,7 @@ fn product(device: &Device, batch: u64, [m, n, k]: [u64; 3], type_: &Type) -> Se
     tiled.min(element_wise(device, product.traffic(), product.work()))
 }
 
-/// The time of so many products of each expert that the device has.
+/// The time of the products of all experts that the device has.
 fn experts(device: &Device, class: ExpertsClass, whole: &[Type], operands: &[Type]) -> Seconds {
     let (x, up) = (&operands[0].shape, &operands[2].shape);
     let (active, products) = expert_products(class, operands);

@@ -30,23 +30,27 @@ pub(in crate::commands) struct Of<'a> {
     pub(in crate::commands) work: &'a StepWork,
 }
 
-impl Of<'_> {
-    /// The text of the model, where it is a configuration.
-    fn config(&self) -> Option<String> {
-        let text = readable::text(self.model?).ok()?;
-        models::is_config(text.as_bytes()).then_some(text)
-    }
-}
-
-/// What it takes for what it is told of a plan; nothing of what has no published runs.
-pub(super) fn of(job: &Job<'_>, exported: &Exported, cluster: &Cluster, of: Of<'_>) -> Option<Expected> {
+/// What it takes for what it is told of a plan of a model, by its own figures; nothing of what has no published runs.
+fn known(
+    job: &Job<'_>,
+    exported: &Exported,
+    cluster: &Cluster,
+    model: Option<&Path>,
+) -> Option<Result<told::Expected, String>> {
     let machines = throughput::machines(cluster, job.devices());
     let machines: Vec<(Machine, u64)> = machines.into_iter().map(|(it, count)| (it.clone(), count)).collect();
+    let text = model.and_then(|it| readable::text(it).ok());
+    let config = text.filter(|it| models::is_config(it.as_bytes()));
+    told::expected(job, exported, machines, config)
+}
+
+/// The same, with what is processed in that time.
+pub(super) fn of(job: &Job<'_>, exported: &Exported, cluster: &Cluster, of: Of<'_>) -> Option<Expected> {
     let with_rate = |it: told::Expected| {
         let rate = throughput::of(of.work, it.time.total().0, job.devices(), Some(cluster));
         (it, rate)
     };
-    let expected = told::expected(job, exported, machines, of.config())?;
+    let expected = known(job, exported, cluster, of.model)?;
     Some(Expected { title: exported.target.title(), of: expected.map(with_rate) })
 }
 
@@ -64,9 +68,11 @@ pub(in crate::commands) fn expected_there(
     job: Job<'_>,
     target: Target,
     cluster: &Cluster,
-    plan: Of<'_>,
+    model: &Path,
 ) -> Option<told::Expected> {
-    Some(expected(job, target, cluster, plan)?.of.ok()?.0)
+    let job = job.on(super::device(cluster));
+    let exported = ::export::export(&job, target).ok()?;
+    known(&job, &exported, cluster, Some(model))?.ok()
 }
 
 /// Adds what a framework takes for a plan that was made for it to what is said of the plan.

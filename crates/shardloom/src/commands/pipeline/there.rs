@@ -1,7 +1,7 @@
 //! Plans for a framework: by its own figures, which differ from the prices of our programs.
 
-use ::export::{Job, Target};
-use ::plan::{Pipeline, Recompute};
+use ::export::Job;
+use ::plan::Recompute;
 use ::score::space::Choice;
 use ::score::told::Expected;
 use autoparallel::cluster::{Answer, Pins};
@@ -11,10 +11,9 @@ use cost_models::units::exact;
 use files::Failure;
 use predict::schedule;
 use predict::setup::Recompute as Again;
-use report::throughput;
 
 use crate::arguments::PlanArguments;
-use crate::commands::export::{Of, expected_there};
+use crate::commands::export::expected_there;
 
 /// How often a cluster is planned with less memory, where a framework holds more of a device than there is.
 const ROUNDS: usize = 3;
@@ -57,7 +56,9 @@ pub(super) fn settled(
     ask: &Ask<'_>,
 ) -> Result<Settled, Failure> {
     let there = |answer: Answer, led: Option<&String>| {
-        let expected = arguments.runtime.and_then(|it| expected(&answer.pipeline, arguments, it, cluster));
+        let of =
+            |target| expected_there(Job::of_pipeline(&answer.pipeline), target, cluster, arguments.model());
+        let expected = arguments.runtime.and_then(of);
         (Settled { answer, led: led.cloned() }, expected)
     };
     let (settled, expected) = there(ask(&pins, memory)?, None);
@@ -102,18 +103,6 @@ fn unless_refused(answer: Result<Answer, Failure>) -> Result<Option<Answer>, Fai
         Err(Failure::Input(_)) => Ok(None),
         Err(failure) => Err(failure),
     }
-}
-
-/// What a framework takes for a pipeline, by its own figures; nothing where that is not known.
-fn expected(
-    pipeline: &Pipeline,
-    arguments: &PlanArguments,
-    target: Target,
-    cluster: &Cluster,
-) -> Option<Expected> {
-    let work = throughput::work_of_stages(pipeline);
-    let of = Of { model: Some(arguments.model()), work: &work };
-    expected_there(Job::of_pipeline(pipeline), target, cluster, of)
 }
 
 /// What leads to a plan.
