@@ -30,6 +30,7 @@
 use crate::machine::{Machine, NetworkHops, Protocol};
 use crate::topology::Group;
 use crate::units::{Bytes, BytesPerSecond, Seconds, exact};
+use crate::work;
 
 /// Time of an all-gather of `result` bytes, the whole value that every rank has afterwards.
 ///
@@ -127,6 +128,20 @@ pub fn all_to_all(machine: &Machine, group: &Group, held: Bytes) -> Seconds {
         let way = protocol.start.value + protocol.fill.value + longest_hop(group, protocol, hops);
         way + (1.0 / protocol.share.value.0) * moved
     })
+}
+
+/// Time to bring rows to the ranks that use them, or what is made of them back: of `moved` bytes that a rank
+/// gives or gets, its own ones included.
+///
+/// ```text
+/// t = that of an all-to-all of S, and 2 copies of S
+/// ```
+///
+/// Rows for a rank are put one after another before they go, and where they belong, or added, after they have
+/// come.
+#[must_use]
+pub fn routed(machine: &Machine, group: &Group, moved: Bytes) -> Seconds {
+    all_to_all(machine, group, moved) + 2.0 * work::copy(&machine.device, moved)
 }
 
 /// Time for every rank of the group to send `message` bytes to the next one, at the same time.

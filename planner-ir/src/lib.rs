@@ -27,7 +27,7 @@ pub use graph::{
 };
 pub use infer::TypeError;
 pub use layout::{Digit, Layout, LayoutError, Piece};
-pub use loops::{Loop, LoopId, Loops, Role};
+pub use loops::{Loop, LoopId, Loops, Role, Routing};
 pub use mesh::{Axis, AxisId, Mesh, MeshError};
 pub use near::{did_you_mean, distance, nearest};
 pub use odometer::advance;
@@ -37,7 +37,9 @@ pub use op::{
     NormClass, Op, OpClass, Optimizer, Pairing, Recurrence, Reduction, Region, RegionNode, Resize, Scatter,
     Triangle, Unary,
 };
-pub use partition::{Block, Motion, Partition, PartitionError, Shift, Slots, Ways, chunks};
+pub use partition::{
+    Block, Motion, Partition, PartitionError, Route, Shift, Slots, Ways, chunks, share_of_rows,
+};
 pub use shared::Shared;
 pub use text::{ParseError, parse_graph, parse_layout, parse_op, parse_partition};
 pub use transfer::{Move, MoveError, sources};

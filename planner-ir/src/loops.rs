@@ -86,6 +86,20 @@ pub struct Loops {
     /// Whether a part that is merged has more than the results: they cannot be merged on their way
     /// from device to device.
     pub larger_parts: bool,
+    /// Which rows use which parts, if each row uses few.
+    pub routed: Option<Routing>,
+}
+
+/// Rows of which each uses few of many parts, as tokens do experts. What says which (gates) is indexed by
+/// both, and is 0 where a row does not use a part.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub struct Routing {
+    /// The loop of the rows.
+    pub rows: LoopId,
+    /// That of the parts.
+    pub parts: LoopId,
+    /// How many parts a row uses at most.
+    pub used: u64,
 }
 
 impl Loops {
@@ -131,6 +145,7 @@ impl Op {
             linear: self.linear(operands, results),
             added: self.added(operands),
             larger_parts: self.merging().is_some_and(|it| it.part != *self),
+            routed: self.routed(&operand_dims),
             operands: operand_dims,
             results: result_dims,
         }

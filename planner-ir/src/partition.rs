@@ -3,12 +3,14 @@
 use std::fmt;
 
 mod motion; // how blocks of operands and results move between time steps
+mod routed; // rows that go to where what they use is
 
 use crate::layout::{Digit, Layout, LayoutError, canonical_digits, check_digits, named_axes, onto};
 use crate::loops::{Loop, LoopId, Loops, Role};
 use crate::mesh::{AxisId, Mesh};
 
 pub use motion::{Motion, Shift};
+pub use routed::{Route, share_of_rows};
 
 /// Which block of its loops each device computes at each step, in one phase of an operation.
 ///
@@ -31,6 +33,10 @@ pub struct Partition {
     pub ways: Ways,
     /// How many slots a block that rotates has.
     pub slots: Slots,
+    /// What rows are split by at rest beyond the digits of their loop, outermost first, where each goes to
+    /// the devices that have parts that it uses ([`Loops::routed`]): digits of the axes that split the parts,
+    /// and free ones between them. Empty where rows are where they are used.
+    pub routed: Vec<Digit>,
 }
 
 /// Which way round a ring its blocks go.
@@ -120,6 +126,9 @@ pub enum PartitionError {
     Ways,
     /// One slot where nothing rotates, or where something is streamed.
     Slots,
+    /// Rows of an operation that has none to route, or routed over other axes than those that split what they
+    /// use, or in several steps.
+    Routed,
 }
 
 impl fmt::Display for PartitionError {
@@ -142,6 +151,9 @@ impl fmt::Display for PartitionError {
             Self::Steps(steps) => write!(f, "{steps} steps do not suit the digits"),
             Self::Ways => f.write_str("blocks cannot go both ways"),
             Self::Slots => f.write_str("no block can come over another"),
+            Self::Routed => {
+                f.write_str("rows are not routed over exactly the axes that split what they use, at one step")
+            }
         }
     }
 }
@@ -159,6 +171,7 @@ impl Partition {
             streams: Vec::new(),
             ways: Ways::One,
             slots: Slots::Two,
+            routed: Vec::new(),
         }
     }
 
@@ -211,6 +224,10 @@ impl Partition {
         let motion = self.result_motion(loops, index);
         let mut owed = self.passed.clone();
         owed.extend(self.left(loops, dims, &motion));
+        if self.route(loops, dims) != Route::Stays {
+            let routed = self.routed_axes();
+            owed.retain(|axis| !routed.contains(axis));
+        }
         owed.sort_unstable();
         self.layout(loops, dims, owed, &|digit| motion.at_rest(digit, self.steps.saturating_sub(1)))
     }
@@ -240,26 +257,20 @@ impl Partition {
         owed: Vec<AxisId>,
         at_rest: &dyn Fn(&Digit) -> Digit,
     ) -> Layout {
-        let dims = dims.iter().map(|dim| self.digits(loops, dim, at_rest)).collect();
-        Layout { dims, owed }
-    }
-
-    /// The digits of a dimension that a product of loops indexes.
-    fn digits(&self, loops: &Loops, dim: &[LoopId], at_rest: &dyn Fn(&Digit) -> Digit) -> Vec<Digit> {
-        let mut digits = Vec::new();
-        for &it in dim {
-            let own = &self.loops[it.0];
-            let blocks: u64 = own.iter().map(|digit| digit.size).product();
-            digits.extend(own.iter().map(at_rest));
-            digits.push(Digit::free(loops.get(it).size / blocks));
-        }
-        canonical_digits(digits)
+        let dim = |dim: &Vec<LoopId>| {
+            let own = dim.iter().map(|&it| (it, self.own_digits(loops, dims, it)));
+            digits(loops, own, at_rest)
+        };
+        Layout { dims: dims.iter().map(dim).collect(), owed }
     }
 
     /// Whether this is a partition of those loops on the mesh.
     pub fn check(&self, mesh: &Mesh, loops: &Loops) -> Result<(), PartitionError> {
         if self.loops.len() != loops.loops.len() {
             return Err(PartitionError::Loops(self.loops.len(), loops.loops.len()));
+        }
+        if !self.routed.is_empty() {
+            self.check_routed(mesh, loops)?;
         }
         for it in loops.ids() {
             let digits = &self.loops[it.0];
@@ -323,6 +334,21 @@ impl Partition {
             self.loops.iter().flatten().filter(|digit| !digit.is_free()).map(|digit| digit.size).product();
         mesh.devices() * self.steps / blocks
     }
+}
+
+/// The digits of a dimension that a product of loops with these digits indexes.
+fn digits(
+    loops: &Loops,
+    dim: impl Iterator<Item = (LoopId, Vec<Digit>)>,
+    at_rest: &dyn Fn(&Digit) -> Digit,
+) -> Vec<Digit> {
+    let mut digits = Vec::new();
+    for (it, own) in dim {
+        let blocks: u64 = own.iter().map(|digit| digit.size).product();
+        digits.extend(own.iter().map(at_rest));
+        digits.push(Digit::free(loops.get(it).size / blocks));
+    }
+    canonical_digits(digits)
 }
 
 #[cfg(test)]

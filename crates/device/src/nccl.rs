@@ -228,7 +228,8 @@ impl Nccl {
         let (input, output) = (place(it.input), place(it.output));
         let all = Collected { input, output, elements: it.elements, dtype };
         match it.kind {
-            CollectiveKind::AllGather => library.all_gather(on, &all, wire),
+            // A host does not know which rows go: all of them do.
+            CollectiveKind::AllGather | CollectiveKind::Dispatch => library.all_gather(on, &all, wire),
             CollectiveKind::AllReduce => library.all_reduce(on, &all, wire),
             CollectiveKind::ReduceScatter if exchange::is_settled(it.kind, input, output) => {
                 let members = rank.program.members(it.communicator).iter();
@@ -239,7 +240,7 @@ impl Nccl {
                 library.reduce_scatter(on, &Collected { output: own, ..all }, wire)?;
                 if own == output { Ok(()) } else { wire.copy(output, own, bytes) }
             }
-            CollectiveKind::ReduceScatter => library.reduce_scatter(on, &all, wire),
+            CollectiveKind::ReduceScatter | CollectiveKind::Combine => library.reduce_scatter(on, &all, wire),
             CollectiveKind::Broadcast(root) => library.broadcast(on, root, &all, wire),
             CollectiveKind::Reduce(root) => library.reduce(on, root, &all, wire),
             CollectiveKind::AllToAll => {

@@ -42,9 +42,12 @@ fn collected(program: &Program, collective: &Collective) -> u64 {
     let own = members.iter().position(|&it| it == program.rank).unwrap_or(0);
     let (others, elements) = (count - 1, collective.elements);
     match collective.kind {
-        CollectiveKind::AllGather | CollectiveKind::AllToAll | CollectiveKind::ReduceScatter => {
-            others * elements
-        }
+        // All rows go, those too that are not used.
+        CollectiveKind::AllGather
+        | CollectiveKind::AllToAll
+        | CollectiveKind::ReduceScatter
+        | CollectiveKind::Dispatch
+        | CollectiveKind::Combine => others * elements,
         CollectiveKind::Broadcast(root) if root == own => 0,
         CollectiveKind::Broadcast(_) => elements,
         CollectiveKind::Reduce(root) if root == own => others * elements,

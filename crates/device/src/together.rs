@@ -92,9 +92,14 @@ fn summed_by(collective: &Collective, members: usize, member: usize, dtype: DTyp
     let number = u64::try_from(member).unwrap_or(0);
     match collective.kind {
         CollectiveKind::AllReduce => Some(block(elements, count, number, dtype)),
-        CollectiveKind::ReduceScatter => Some(number * elements..(number + 1) * elements),
+        CollectiveKind::ReduceScatter | CollectiveKind::Combine => {
+            Some(number * elements..(number + 1) * elements)
+        }
         CollectiveKind::Reduce(root) => (root == member).then_some(0..elements),
-        CollectiveKind::AllGather | CollectiveKind::AllToAll | CollectiveKind::Broadcast(_) => None,
+        CollectiveKind::AllGather
+        | CollectiveKind::AllToAll
+        | CollectiveKind::Broadcast(_)
+        | CollectiveKind::Dispatch => None,
     }
 }
 
@@ -344,7 +349,7 @@ impl Together {
             let into = |number: usize| to + u64::try_from(number).unwrap_or(0) * block;
             sums |= it.kind == CollectiveKind::AllReduce;
             match it.kind {
-                CollectiveKind::AllGather => {
+                CollectiveKind::AllGather | CollectiveKind::Dispatch => {
                     (0..all.len()).try_for_each(|other| stream.copy(into(other), from(other, 0), block))?;
                 }
                 CollectiveKind::AllToAll => {
@@ -352,7 +357,10 @@ impl Together {
                         .try_for_each(|other| stream.copy(into(other), from(other, member), block))?;
                 }
                 CollectiveKind::Broadcast(root) => stream.copy(to, from(root, 0), block)?,
-                CollectiveKind::AllReduce | CollectiveKind::ReduceScatter | CollectiveKind::Reduce(_) => {
+                CollectiveKind::AllReduce
+                | CollectiveKind::ReduceScatter
+                | CollectiveKind::Reduce(_)
+                | CollectiveKind::Combine => {
                     let Some(range) = summed_by(&it, all.len(), member, dtype) else { continue };
                     let start = range.start * size;
                     given.operands.clear();

@@ -128,6 +128,24 @@ pub struct Collective {
     pub elements: u64,
     /// What is exchanged in the same way at once, of the same element type.
     pub further: Vec<Further>,
+    /// Which rows go, where not all do: of a dispatch and a combine.
+    pub rows: Option<Rows>,
+}
+
+/// Which rows of blocks are exchanged: those of which the other side uses a part, or of whose parts this one has
+/// made something. What says so are gates, which are 0 where a row does not use a part.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Rows {
+    /// How many rows a block has.
+    pub count: u64,
+    /// The gates of the own rows: for each member a block, of its parts.
+    pub own: BufferId,
+    /// The gates of all rows for the own parts: for each member a block, of its rows.
+    pub others: BufferId,
+    /// How many parts a row uses at most.
+    pub used: u64,
+    /// How many parts all members have together.
+    pub parts: u64,
 }
 
 /// One more exchange of a collective.
@@ -215,6 +233,12 @@ pub enum CollectiveKind {
     ReduceScatter,
     /// Each gets one block of each input.
     AllToAll,
+    /// Each gets the rows of all inputs that use its parts, each where it is in an all-gather; what is in the
+    /// places of other rows nobody looks at.
+    Dispatch,
+    /// Each gets one block of the sum of the inputs, of which only rows that use the parts of who gives them
+    /// are not zero.
+    Combine,
     /// Each gets the input of the member of that number; what others give is not looked at.
     Broadcast(usize),
     /// The member of that number gets the sum of the inputs; the others' outputs stay as they
@@ -230,6 +254,8 @@ impl CollectiveKind {
             Self::AllReduce => "all-reduce",
             Self::ReduceScatter => "reduce-scatter",
             Self::AllToAll => "all-to-all",
+            Self::Dispatch => "dispatch",
+            Self::Combine => "combine",
             Self::Broadcast(_) => "broadcast",
             Self::Reduce(_) => "reduce",
         }
@@ -247,7 +273,7 @@ impl CollectiveKind {
 impl Collective {
     /// Each exchange by itself, as a collective that is no other.
     pub fn each(&self) -> impl Iterator<Item = Self> {
-        let Self { kind, communicator, .. } = *self;
+        let Self { kind, communicator, rows, .. } = *self;
         let alone = move |input, output, elements| Self {
             kind,
             communicator,
@@ -255,6 +281,7 @@ impl Collective {
             output,
             elements,
             further: Vec::new(),
+            rows,
         };
         let further = self.further.iter().map(move |it| alone(it.input, it.output, it.elements));
         std::iter::once(alone(self.input, self.output, self.elements)).chain(further)
@@ -268,16 +295,28 @@ impl Collective {
     /// The elements of the input, between so many ranks.
     pub fn given(&self, ranks: u64) -> u64 {
         match self.kind {
-            CollectiveKind::ReduceScatter | CollectiveKind::AllToAll => ranks * self.elements,
-            _ => self.elements,
+            CollectiveKind::ReduceScatter | CollectiveKind::AllToAll | CollectiveKind::Combine => {
+                ranks * self.elements
+            }
+            CollectiveKind::AllGather
+            | CollectiveKind::AllReduce
+            | CollectiveKind::Broadcast(_)
+            | CollectiveKind::Reduce(_)
+            | CollectiveKind::Dispatch => self.elements,
         }
     }
 
     /// The elements of the output, between so many ranks.
     pub fn gotten(&self, ranks: u64) -> u64 {
         match self.kind {
-            CollectiveKind::AllGather | CollectiveKind::AllToAll => ranks * self.elements,
-            _ => self.elements,
+            CollectiveKind::AllGather | CollectiveKind::AllToAll | CollectiveKind::Dispatch => {
+                ranks * self.elements
+            }
+            CollectiveKind::AllReduce
+            | CollectiveKind::ReduceScatter
+            | CollectiveKind::Broadcast(_)
+            | CollectiveKind::Reduce(_)
+            | CollectiveKind::Combine => self.elements,
         }
     }
 }
@@ -288,7 +327,10 @@ impl Action {
         match self {
             Self::Compute(compute) => compute.operands.iter().map(|it| it.buffer).collect(),
             Self::Copy(copy) => vec![copy.from],
-            Self::Collective(it) => it.each().map(|it| it.input).collect(),
+            Self::Collective(it) => {
+                let gates = it.rows.iter().flat_map(|rows| [rows.own, rows.others]);
+                it.each().map(|it| it.input).chain(gates).collect()
+            }
             Self::Message(message) => vec![message.input],
             Self::Send(sent) => vec![sent.input],
             Self::Receive(_) => vec![],

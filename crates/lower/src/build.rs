@@ -164,7 +164,7 @@ impl Build<'_> {
     }
 
     fn compute(&mut self, id: NodeId, computed: &Computed) -> Result<(), LowerError> {
-        let Computed { op, name, positional: [of_operands, of_results], in_time } = computed;
+        let Computed { op, name, positional: [of_operands, of_results], in_time, routed } = computed;
         let node = self.plan.graph.node(id);
         let copies = copies_of(&self.plan.assignments[id.0]);
         let mut held = Vec::new();
@@ -175,6 +175,9 @@ impl Build<'_> {
         if let Some(in_time) = in_time {
             self.compute_in_time(id, computed, in_time, &held);
             return Ok(());
+        }
+        if let Some(routed) = routed {
+            return self.compute_routed(id, computed, routed, &held);
         }
         let mut operands = Vec::new();
         for (index, (&value, &copy)) in node.operands.iter().zip(copies).enumerate() {
@@ -332,15 +335,20 @@ impl Build<'_> {
                 ExchangeError::Interleaved => LowerError::Interleaved(index, step),
             })?;
             layout = exchange.after.clone();
-            buffer = self.exchange(buffer, exchange, layout.local_type(type_), [index, step]);
+            let at = (self.facts.streams[index], Origin::Move { transfer: index, step });
+            buffer = self.exchange(buffer, exchange, layout.local_type(type_), at);
         }
         if layout == transfer.layout { Ok(buffer) } else { Err(LowerError::Arrival(index)) }
     }
 
-    /// Makes one move, a step of a transfer: the buffer of what the rank holds then, which is of that type.
-    fn exchange(&mut self, held: BufferId, exchange: Exchange, after: Type, at: [usize; 2]) -> BufferId {
-        let [transfer, step] = at;
-        let (stream, origin) = (self.facts.streams[transfer], Origin::Move { transfer, step });
+    /// Makes one move: the buffer of what the rank holds then, which is of that type.
+    pub(crate) fn exchange(
+        &mut self,
+        held: BufferId,
+        exchange: Exchange,
+        after: Type,
+        (stream, origin): (Stream, Origin),
+    ) -> BufferId {
         let Some(between) = exchange.between else {
             let Some(cut) = exchange.pack else { return self.view(held, after) };
             let to = self.buffer(Kind::Activation, after);
@@ -380,8 +388,8 @@ impl Build<'_> {
         let communicator = self.communicator(stream, between.axes);
         let action = match between.how {
             How::Collective(kind, elements) => {
-                let further = Vec::new();
-                Action::Collective(Collective { kind, communicator, input, output, elements, further })
+                let (further, rows) = (Vec::new(), between.rows);
+                Action::Collective(Collective { kind, communicator, input, output, elements, further, rows })
             }
             How::Messages(sources) => {
                 let own = self.program.rank;
@@ -450,7 +458,13 @@ impl Build<'_> {
     }
 
     /// A block of a value.
-    fn block(&self, value: ValueId, layout: &Layout, buffer: BufferId, positional: &[bool]) -> Block {
+    pub(crate) fn block(
+        &self,
+        value: ValueId,
+        layout: &Layout,
+        buffer: BufferId,
+        positional: &[bool],
+    ) -> Block {
         let shape = &self.plan.graph.type_of(value).shape;
         let pieces = layout.pieces(&self.plan.mesh, self.program.rank, shape);
         block(buffer, &pieces, shape, positional)

@@ -13,6 +13,8 @@ pub enum LowerError {
     Count(&'static str, usize, usize),
     /// A partition that its operation cannot have; its name, why.
     Partition(String, PartitionError),
+    /// An operation whose rows cannot be exchanged as its partition routes them; its name.
+    Routed(String),
     /// An operation whose results are not among those of its parts; its name.
     Parts(String),
     /// A copy whose layout is not the one that its operation uses or makes; the operation, which
@@ -67,6 +69,7 @@ impl fmt::Display for LowerError {
         match self {
             Self::Count(of, found, expected) => write!(f, "plan has {found} {of}, expected {expected}"),
             Self::Partition(node, error) => write!(f, "`{node}` cannot be partitioned so: {error}"),
+            Self::Routed(node) => write!(f, "the rows of `{node}` cannot be exchanged as they are routed"),
             Self::Parts(node) => write!(f, "`{node}` makes other results than its parts do"),
             Self::Layout(node, of) => {
                 write!(f, "`{node}`: the plan's layout of {of} is not the one of its partition")

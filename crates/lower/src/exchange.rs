@@ -7,7 +7,7 @@
 
 use planner_ir::{AxisId, Digit, Layout, Mesh, Move, MoveError, Type, sources};
 
-use crate::action::CollectiveKind;
+use crate::action::{CollectiveKind, Rows};
 use crate::strided::{Factor, Strided};
 
 /// What one rank does for a move.
@@ -28,6 +28,8 @@ pub(crate) struct Between {
     /// The axes along which the group lies, in the order of its blocks.
     pub(crate) axes: Vec<AxisId>,
     pub(crate) how: How,
+    /// Which rows go, where not all do.
+    pub(crate) rows: Option<Rows>,
 }
 
 /// How a group of ranks exchanges blocks.
@@ -48,7 +50,7 @@ impl Between {
             (0..).zip(&sources).any(|(device, &source)| place(device) != place(source))
         };
         let axes: Vec<AxisId> = mesh.axis_ids().filter(apart).collect();
-        (!axes.is_empty()).then_some(Self { axes, how: How::Messages(sources) })
+        (!axes.is_empty()).then_some(Self { axes, how: How::Messages(sources), rows: None })
     }
 }
 
@@ -108,9 +110,39 @@ pub(crate) fn exchange(
             return Ok(Exchange { pack: None, between, unpack: None, after });
         }
     };
-    let between = (group > 1).then_some(Between { axes, how: How::Collective(kind, elements) });
+    let how = How::Collective(kind, elements);
+    let between = (group > 1).then_some(Between { axes, how, rows: None });
     let needed = |copy: Option<Strided>| copy.filter(|it| !it.is_identity());
     Ok(Exchange { pack: needed(pack), between, unpack: needed(unpack), after })
+}
+
+/// The copies before and after an exchange of a value, held in a layout at rest, that is split along one
+/// dimension by the last digits there, and then along another one instead: the first has the blocks of all
+/// members after one another, the second what is held then. Or the way back.
+pub(crate) fn dealt(
+    type_: &Type,
+    at_rest: &Layout,
+    (rows, routed): (usize, &[Digit]),
+    (parts, split): (usize, &[Digit]),
+    back: bool,
+) -> [Strided; 2] {
+    let local = |before: &Layout| before.local_shape(&type_.shape);
+    let mut both = at_rest.clone();
+    both.dims[parts] = split.to_vec();
+    let given = |before: &Layout, dim: usize, digits: &[Digit]| {
+        let (dims, names) = Local { shape: local(before), type_, before }.gaining(dim, &splitting(digits));
+        outermost(&dims, &names)
+    };
+    let gotten =
+        |dim: usize, count: usize| Local { shape: local(&both), type_, before: &both }.gathered(dim, count);
+    if back {
+        let mut met = both.clone();
+        let own = met.dims[rows].len().saturating_sub(routed.len());
+        met.dims[rows].truncate(own);
+        [given(&met, rows, routed), gotten(parts, split.len())]
+    } else {
+        [given(at_rest, parts, split), gotten(rows, routed.len())]
+    }
 }
 
 /// The block that a device holds before a move.

@@ -10,6 +10,7 @@ use planner_ir::{
 
 use crate::error::LowerError;
 use crate::program::{Preparation, Stream, Whole};
+use crate::routing::Routed;
 
 /// What all ranks' programs share.
 pub(crate) struct Facts {
@@ -34,6 +35,8 @@ pub(crate) struct Computed {
     pub(crate) positional: [Vec<Vec<bool>>; 2],
     /// How it is partitioned, if that is in time.
     pub(crate) in_time: Option<InTime>,
+    /// How its rows are routed, if they are.
+    pub(crate) routed: Option<Routed>,
 }
 
 /// An operation in time steps.
@@ -91,6 +94,7 @@ impl Facts {
                         1 => None,
                         _ => Some(InTime::of(plan, node, partition, &loops)?),
                     };
+                    let routed = Routed::of(partition, &loops);
                     let loops = in_time.as_ref().map_or(&loops, |it| &it.loops);
                     let depends = |dim: &Vec<LoopId>| dim.iter().any(|it| loops.positional.contains(it));
                     let of = |values: &[Vec<Vec<LoopId>>]| -> Vec<Vec<bool>> {
@@ -101,6 +105,7 @@ impl Facts {
                         name: node.origin.as_str().into(),
                         positional: [of(&loops.operands), of(&loops.results)],
                         in_time,
+                        routed,
                     }));
                 }
             }

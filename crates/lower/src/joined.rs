@@ -142,7 +142,8 @@ fn renumber(program: &mut Program, [storages, buffers, communicators]: [usize; 3
             Action::Copy(it) => [&mut it.from, &mut it.to].into_iter().for_each(moved),
             Action::Collective(it) => {
                 let further = it.further.iter_mut().flat_map(|it| [&mut it.input, &mut it.output]);
-                [&mut it.input, &mut it.output].into_iter().chain(further).for_each(moved);
+                let gates = it.rows.iter_mut().flat_map(|it| [&mut it.own, &mut it.others]);
+                [&mut it.input, &mut it.output].into_iter().chain(further).chain(gates).for_each(moved);
                 met(&mut it.communicator);
             }
             Action::Message(it) => {

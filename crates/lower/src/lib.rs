@@ -10,6 +10,7 @@ mod program; // what a rank does in a step
 mod error; // why a plan has no programs
 mod strided; // copies between two orders of the same elements
 mod exchange; // one move of a value: pack, collective, unpack
+mod routing; // how an operation's rows are routed
 mod facts; // what the programs of all ranks share, checked
 mod build; // a plan to instructions over buffers
 mod carry; // what states become
@@ -19,6 +20,7 @@ mod routes; // how what crosses comes from rank to rank
 mod joined; // the programs of a rank's stages as one
 mod rings; // how many places what outlives a turn has
 mod temporal; // operations in time steps
+mod routed; // operations whose rows go to where what they use is
 mod rotate; // blocks of neighbours
 mod in_place; // what states become, made where the states are
 mod halves; // a sequence as a tree over its stretches
@@ -38,7 +40,7 @@ mod verify; // the rules that programs obey, trusting nothing that made them
 
 pub use action::{
     Action, Block, Collective, CollectiveKind, CommunicatorId, Compute, Copied, Direction, Further, Message,
-    Moving, Origin, Received, Remote, Sent, Way,
+    Moving, Origin, Received, Remote, Rows, Sent, Way,
 };
 pub use alike::{Alike, alike};
 pub use budget::{pipeline_within_budget, within_budget};

@@ -8,7 +8,7 @@ use std::fmt::{self, Write};
 use planner_ir::{Op, Piece};
 
 use crate::action::{
-    Action, Block, Collective, Direction, Further, Message, Moving, Origin, Received, Remote, Sent, Way,
+    Action, Block, Collective, Direction, Further, Message, Moving, Origin, Received, Remote, Rows, Sent, Way,
 };
 use crate::program::{Instruction, Port, Program, Repeated, Turn, Whole};
 use crate::storage::{Kind, Region};
@@ -155,11 +155,16 @@ impl Program {
                 };
                 text += &format!("copy b{} -> b{} {side}{}", copy.from.0, copy.to.0, copy.strided);
             }
-            Action::Collective(Collective { kind, communicator, input, output, elements, further }) => {
+            Action::Collective(it) => {
+                let Collective { kind, communicator, input, output, elements, further, rows } = it;
                 let dtype = self.buffers.get(input.0).map_or("?", |buffer| buffer.type_.dtype.name());
                 let root = kind.root().map(|root| format!(" of member {root}")).unwrap_or_default();
                 let (kind, c) = (kind.name(), communicator.0);
                 text += &format!("{kind}{root} c{c} of {elements} {dtype} b{} -> b{}", input.0, output.0);
+                if let Some(Rows { count, own, others, used, parts }) = rows {
+                    text +=
+                        &format!(", {count} rows by b{} and b{}, {used} of {parts} parts", own.0, others.0);
+                }
                 for Further { input, output, elements, origin } in further {
                     text += &format!(", of {elements} b{} -> b{} for {origin}", input.0, output.0);
                 }

@@ -417,7 +417,7 @@ impl Build<'_> {
     /// A collective along one axis.
     fn along(&mut self, axis: AxisId, kind: CollectiveKind, from: BufferId, to: BufferId, origin: Origin) {
         let elements = self.program.buffer(from).type_.elements();
-        let between = Between { axes: vec![axis], how: How::Collective(kind, elements) };
+        let between = Between { axes: vec![axis], how: How::Collective(kind, elements), rows: None };
         self.between(between, from, to, origin);
     }
 

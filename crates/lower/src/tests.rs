@@ -39,6 +39,7 @@ fn split(sketch: &Sketch, loops: usize, splits: &[(usize, usize)]) -> Partition 
         streams: vec![],
         ways: Ways::One,
         slots: Slots::Two,
+        routed: vec![],
     };
     for &(it, axis) in splits {
         partition.loops[it].push(sketch.axis(axis));

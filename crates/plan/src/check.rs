@@ -71,6 +71,7 @@ mod pins; // rules of what a user has fixed
 mod narrow; // rules of products in 8 bits
 mod parts; // in which part of a training step copies are made
 mod pipeline; // rules of pipelines
+mod routed; // rows that are routed, by counting
 mod steps; // rules of partitions in time, by counting
 mod references; // what must hold before anything else can be looked at
 mod states; // rules of what is returned and kept

@@ -7,7 +7,7 @@ use crate::pattern::within;
 /// How operations of a name are computed, because a user said so.
 ///
 /// Which blocks each device computes, when, is fixed. Which way round a ring blocks go, and in how many
-/// slots, is not.
+/// slots, is not; nor whether rows are routed, unless it says so.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Pin {
     /// What they are called, or the module that they are in; `*` stands for any text.
@@ -25,10 +25,11 @@ impl Pin {
 
     /// Whether an operation that is computed so is computed as is fixed.
     pub fn is_kept(&self, found: &Partition) -> bool {
-        let Partition { steps, loops, passed, through, streams, ways: _, slots: _ } = found;
+        let Partition { steps, loops, passed, through, streams, ways: _, slots: _, routed } = found;
         let pinned = &self.partition;
         (*steps, loops, passed, streams) == (pinned.steps, &pinned.loops, &pinned.passed, &pinned.streams)
             && (passed.is_empty() || *through == pinned.through)
+            && (pinned.routed.is_empty() || *routed == pinned.routed)
     }
 
     /// As a user says it.

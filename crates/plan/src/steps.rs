@@ -1,11 +1,11 @@
-//! What moves between the steps of a partition in time.
+//! What moves while an operation is done: between the steps of a partition in time, or with rows that are routed.
 
-use planner_ir::{Graph, Loops, Mesh, Motion, NodeId, Partition, Type, ValueId};
+use planner_ir::{Graph, LoopId, Loops, Mesh, Motion, NodeId, Partition, Route, Type, ValueId};
 
 use crate::plan::{Assignment, Plan};
 
 /// For each operand and then each result, what all devices together receive of its blocks each
-/// time that the operation runs (bytes); nothing for a partition of one step.
+/// time that the operation runs (bytes); nothing for a partition of one step in which no rows are routed.
 ///
 /// With T steps, blocks of S bytes, p devices, and g of them along the axis that is streamed over:
 ///
@@ -16,14 +16,37 @@ use crate::plan::{Assignment, Plan};
 /// ```
 ///
 /// The blocks of a result that rotates are of [`DType::accumulated`](planner_ir::DType::accumulated).
+///
+/// Where rows are routed in groups of g devices, blocks of S bytes being those of all rows of a group:
+///
+/// ```text
+/// rows         p r(S (g − 1) / g)    of which share [`share_of_rows`](planner_ir::share_of_rows) says
+/// gates        p S (g − 1) / g
+/// ```
 pub fn bytes_of_steps(
     mesh: &Mesh,
     loops: &Loops,
     (operands, results): (&[Type], &[Type]),
     partition: &Partition,
 ) -> Vec<u64> {
-    if partition.steps == 1 {
+    if !partition.moves() {
         return Vec::new();
+    }
+    if partition.steps == 1 {
+        let group = partition.routed_group();
+        let received = |(dims, block): (&Vec<Vec<LoopId>>, Type)| {
+            let others = block.bytes() / group * (group - 1);
+            mesh.devices().saturating_mul(match partition.route(loops, dims) {
+                Route::Stays => 0,
+                Route::Rows => partition.routed_of(loops, others),
+                Route::Gates => others,
+            })
+        };
+        let operands =
+            operands.iter().enumerate().map(|(it, type_)| partition.operand_block(loops, it, type_));
+        let results = results.iter().enumerate().map(|(it, type_)| partition.result_block(loops, it, type_));
+        let dims = loops.operands.iter().chain(&loops.results);
+        return dims.zip(operands.chain(results)).map(received).collect();
     }
     let operand = |(index, type_): (usize, &Type)| {
         let block = partition.operand(loops, index).local_bytes(type_);
@@ -74,17 +97,27 @@ pub(crate) struct Exchange {
 /// If the plan has no such operation, or its program is not well formed.
 pub(crate) fn exchanges(plan: &Plan, node: NodeId) -> Vec<Exchange> {
     let Assignment::Computed { partition, bytes, .. } = &plan.assignments[node.0] else { return Vec::new() };
-    if partition.steps == 1 {
+    if !partition.moves() {
         return Vec::new();
     }
     let loops = loops_of(&plan.graph, node);
     let it = plan.graph.node(node);
-    let operands = (0..it.operands.len()).map(|index| (partition.operand_motion(&loops, index), "broadcast"));
-    let results = (0..it.results.len()).map(|index| (partition.result_motion(&loops, index), "reduce"));
+    let operands = (0..it.operands.len()).map(|index| {
+        let route = partition.route(&loops, &loops.operands[index]);
+        (partition.operand_motion(&loops, index), "broadcast", (route, "dispatch"))
+    });
+    let results = (0..it.results.len()).map(|index| {
+        let route = partition.route(&loops, &loops.results[index]);
+        (partition.result_motion(&loops, index), "reduce", (route, "combine"))
+    });
     let values = it.operands.iter().chain(&it.results);
-    let one = |((motion, streamed), (&value, &bytes))| {
+    let one = |((motion, streamed, route), (&value, &bytes))| {
         let (name, count) = match motion {
-            Motion::Stationary | Motion::Whole => return None,
+            Motion::Stationary | Motion::Whole => match route {
+                (Route::Stays, _) => return None,
+                (Route::Rows, name) => (name, 1),
+                (Route::Gates, _) => ("all-to-all", 1),
+            },
             Motion::Rotating(_) => ("ring shift", partition.ways.count() * (partition.steps - 1)),
             Motion::Streaming(_) => (streamed, partition.steps),
         };

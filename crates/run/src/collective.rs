@@ -92,6 +92,9 @@ impl Member<'_> {
                 self.sum(&gives, own * length, dtype, output, scratch)?;
             }
             CollectiveKind::AllReduce => self.all_reduce(dtype, output, scratch)?,
+            CollectiveKind::Dispatch | CollectiveKind::Combine => {
+                return Err(Stop::Kernel(KernelError::Size));
+            }
         }
         Ok(())
     }
@@ -143,19 +146,9 @@ impl Member<'_> {
         scratch: &mut Array,
     ) -> Result<(), Stop> {
         let (members, length) = (self.members.len(), output.len());
-        if scratch.bytes().len() < members * length {
-            let bytes = u64::try_from(members * length).map_err(|_| KernelError::Size)?;
-            *scratch = Array::zeros(Type::new(DType::U8, [bytes]))?;
-        }
-        let addends = &mut scratch.bytes_mut()[..members * length];
+        let addends = addends(scratch, members * length)?;
         self.take(gives, equal(addends, members, |_| start..start + length))?;
-        let count = |it: usize| u64::try_from(it).map_err(|_| KernelError::Size);
-        let elements = count(length)? / dtype.bytes();
-        let shape = [count(members)?, elements];
-        let addends = Tensor { dtype, shape: &shape, bytes: addends, spans: &[] };
-        let sum = TensorMut { dtype, shape: &[1, elements], bytes: output, spans: &[] };
-        let op = Op::Reduce { reduction: Reduction::Sum, dims: vec![0] };
-        Ok(kernels::compute(&op, &[addends], &mut [sum])?)
+        Ok(add(addends, members, dtype, output)?)
     }
 
     /// To each other member, a part of what was given.
@@ -165,13 +158,42 @@ impl Member<'_> {
     }
 
     /// Gives and takes parts of what members have given in the last round.
-    fn take(&mut self, gives: &[(usize, Range<usize>)], takes: Vec<Taken<'_>>) -> Result<(), GivenUp> {
+    pub(crate) fn take(
+        &mut self,
+        gives: &[(usize, Range<usize>)],
+        takes: Vec<Taken<'_>>,
+    ) -> Result<(), GivenUp> {
         let others = takes.iter().filter(|taken| taken.member != self.number);
         let received: usize = others.map(|taken| taken.into.len()).sum();
         // A length always fits.
         self.received += u64::try_from(received).unwrap_or(u64::MAX);
         self.transport.take(self.communicator, gives, takes)
     }
+}
+
+/// Room for the addends of a sum: so many bytes.
+pub(crate) fn addends(scratch: &mut Array, length: usize) -> Result<&mut [u8], KernelError> {
+    if scratch.bytes().len() < length {
+        let bytes = u64::try_from(length).map_err(|_| KernelError::Size)?;
+        *scratch = Array::zeros(Type::new(DType::U8, [bytes]))?;
+    }
+    Ok(&mut scratch.bytes_mut()[..length])
+}
+
+/// Sets the output to the sum of so many addends, in their order.
+pub(crate) fn add(
+    addends: &[u8],
+    members: usize,
+    dtype: DType,
+    output: &mut [u8],
+) -> Result<(), KernelError> {
+    let count = |it: usize| u64::try_from(it).map_err(|_| KernelError::Size);
+    let elements = count(output.len())? / dtype.bytes();
+    let shape = [count(members)?, elements];
+    let addends = Tensor { dtype, shape: &shape, bytes: addends, spans: &[] };
+    let sum = TensorMut { dtype, shape: &[1, elements], bytes: output, spans: &[] };
+    let op = Op::Reduce { reduction: Reduction::Sum, dims: vec![0] };
+    kernels::compute(&op, &[addends], &mut [sum])
 }
 
 /// Equal parts of the output, one for the named part of what each member gives.

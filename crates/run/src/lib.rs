@@ -16,6 +16,7 @@ mod rank; // a rank and what it does with its instructions
 mod in_place; // results in the places of operands, element by element
 mod memory; // reading and writing parts of one memory at the same time
 mod collective; // exchanges between ranks
+mod routed; // rows that go to the ranks that have parts which they use
 mod transport; // how a rank reaches others
 mod threads; // ranks that are threads of this process
 mod timed; // how long exchanges take among threads

@@ -1,5 +1,6 @@
 //! A rank and what it does with its instructions.
 
+mod exchange; // what it exchanges with others
 mod room; // its memory, beside that of others
 
 use std::ops::Range;
@@ -8,8 +9,8 @@ use std::time::Instant;
 
 use kernels::{Array, Tensor, TensorMut};
 use lower::{
-    Action, Block, Buffer, BufferId, CommunicatorId, Compute, Copied, Direction, Instruction, Port, Program,
-    Received, Region, Remote, Sent, StorageId, Turn, Way,
+    Action, Block, Buffer, BufferId, Compute, Copied, Direction, Instruction, Port, Program, Received,
+    Region, Remote, Sent, StorageId, Turn, Way,
 };
 
 use crate::collective::{Member, Stop, Target};
@@ -167,12 +168,17 @@ impl Rank {
             Action::Copy(copy) => self.copy(copy, &mut taken).map(|()| 0),
             Action::Collective(it) => it.each().try_fold(0, |received, it| {
                 let buffers = [it.input, it.output];
-                let get = |member: &mut Member, output: Target| member.get(it.kind, output);
-                Ok(received + self.exchange(it.communicator, buffers, &mut taken, transport, &get)?)
+                let routes = self.routes(&it)?;
+                let get = |member: &mut Member, output: Target| match &routes {
+                    Some(routes) => member.route(routes, output),
+                    None => member.get(it.kind, output),
+                };
+                let given = (it.communicator, buffers, routes.as_ref());
+                Ok(received + self.exchange(given, &mut taken, transport, &get)?)
             }),
             Action::Message(it) => {
                 let buffers = [it.input, it.output];
-                self.exchange(it.communicator, buffers, &mut taken, transport, &|member, output| {
+                self.exchange((it.communicator, buffers, None), &mut taken, transport, &|member, output| {
                     member.get_from(&it.to, it.from, output.bytes)
                 })
             }
@@ -378,44 +384,6 @@ impl Rank {
             Place::Arena(range) => self.arena.bytes().get(range),
         };
         Ok(Whole { bytes: bytes.ok_or(Fault::Memory)?, size })
-    }
-
-    /// Gives the first buffer and gets the second: what has been received (bytes).
-    fn exchange(
-        &mut self,
-        communicator: CommunicatorId,
-        [input, output]: [BufferId; 2],
-        taken: &mut Taken,
-        transport: &mut dyn Transport,
-        get: &dyn Fn(&mut Member, Target) -> Result<(), Stop>,
-    ) -> Result<u64, Fault> {
-        let Self { program, rest, arena, scratch, micro_batch, .. } = self;
-        let number = transport.number(communicator.0);
-        let members = program.communicators[communicator.0].as_slice();
-        let communicator = communicator.0;
-        let member = &mut Member { transport, communicator, members, number, given: 0, received: 0 };
-        let micro_batch = *micro_batch;
-        let Buffer { storage, type_ } = program.buffer(input);
-        let given = match taken.iter().find(|it| it.0 == *storage) {
-            Some((_, state)) => usize::try_from(type_.bytes()).ok().and_then(|it| state.bytes().get(..it)),
-            None => match place(program, rest, input, micro_batch) {
-                Place::Rest(bytes) => bytes,
-                Place::Arena(range) => arena.bytes().get(range),
-            },
-        };
-        member.give(given.ok_or(Fault::Memory)?).map_err(Stop::from)?;
-        let Buffer { storage, type_ } = program.buffer(output);
-        let length = usize::try_from(type_.bytes()).map_err(|_| Fault::Memory)?;
-        let to = match taken.iter_mut().find(|it| it.0 == *storage) {
-            Some((_, state)) => Arc::get_mut(state).and_then(|it| it.bytes_mut().get_mut(..length)),
-            None => match place(program, rest, output, micro_batch) {
-                Place::Arena(to) => arena.bytes_mut().get_mut(to),
-                Place::Rest(_) => None,
-            },
-        };
-        let target = Target { dtype: type_.dtype, bytes: to.ok_or(Fault::Memory)?, scratch };
-        get(member, target)?;
-        Ok(member.received)
     }
 
     fn place(&self, buffer: BufferId) -> Place<'_> {

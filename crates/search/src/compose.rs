@@ -168,7 +168,7 @@ impl Writer<'_> {
         let whole = repetition.nodes[node.0];
         let partition = choice.partition.clone();
         let mut bytes = Vec::new();
-        if partition.steps > 1 {
+        if partition.moves() {
             let (takes, makes) = (graph.types_of(operands), graph.types_of(results));
             let loops = op.loops(&takes, &makes);
             bytes = bytes_of_steps(self.mesh, &loops, (&takes, &makes), &partition);

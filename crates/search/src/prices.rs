@@ -1,5 +1,6 @@
 //! What operations and moves take, as the search sees it.
 
+mod routed; // work whose rows go to where what they use is
 mod steps; // work that is done in time steps
 
 use cost_models::collective;
@@ -107,7 +108,11 @@ impl Prices for MachinePrices<'_> {
     }
 
     fn work(&self, work: &Work<'_>) -> f64 {
-        if work.partition.steps > 1 { self.in_steps(work) } else { self.at_once(work) }
+        match work.partition {
+            Partition { steps: 2.., .. } => self.in_steps(work),
+            it if it.moves() => self.routed(work),
+            _ => self.at_once(work),
+        }
     }
 
     fn step(&self, type_: &Type, step: &Move, before: &Layout, after: &Layout) -> f64 {

@@ -272,7 +272,8 @@ fn comm_type(kind: CollectiveKind) -> u64 {
         CollectiveKind::Reduce(_) => 1,
         CollectiveKind::AllGather => 2,
         CollectiveKind::Broadcast(_) => 5,
-        CollectiveKind::AllToAll => 6,
+        // The schema has no kind for rows that are chosen as they go.
+        CollectiveKind::AllToAll | CollectiveKind::Dispatch | CollectiveKind::Combine => 6,
         CollectiveKind::ReduceScatter => 7,
     }
 }

@@ -7,7 +7,7 @@ use cost_models::topology::Group;
 use cost_models::units::{Bytes, Seconds};
 use cost_models::{collective, work, work::Rows};
 use lower::{Action, Block, Collective, CollectiveKind, CommunicatorId, Compute, Copied, Program};
-use planner_ir::Type;
+use planner_ir::{Type, share_of_rows};
 
 /// An instruction that has a price.
 #[derive(Clone, Debug, PartialEq)]
@@ -118,6 +118,11 @@ fn value(program: &Program, collective: &Collective, ranks: u64) -> u64 {
         CollectiveKind::AllGather | CollectiveKind::ReduceScatter | CollectiveKind::AllToAll => {
             ranks * collective.all_elements()
         }
+        // Which rows go is not known before they do.
+        CollectiveKind::Dispatch | CollectiveKind::Combine => {
+            let all = ranks * collective.all_elements();
+            collective.rows.map_or(all, |it| share_of_rows(all, it.used, it.parts, ranks))
+        }
         CollectiveKind::AllReduce | CollectiveKind::Broadcast(_) | CollectiveKind::Reduce(_) => {
             collective.all_elements()
         }
@@ -133,6 +138,7 @@ pub(crate) fn together(machine: &Machine, group: &Group, kind: CollectiveKind, b
         CollectiveKind::AllReduce => collective::all_reduce(machine, group, bytes),
         CollectiveKind::ReduceScatter => collective::reduce_scatter(machine, group, bytes),
         CollectiveKind::AllToAll => collective::all_to_all(machine, group, bytes),
+        CollectiveKind::Dispatch | CollectiveKind::Combine => collective::routed(machine, group, bytes),
         // A reduction is a broadcast the other way.
         CollectiveKind::Broadcast(_) | CollectiveKind::Reduce(_) => {
             collective::broadcast(machine, group, bytes)

@@ -27,7 +27,14 @@ pub(crate) enum Pattern {
 impl Pattern {
     /// How data goes in a collective.
     pub(crate) fn of(kind: CollectiveKind) -> Self {
-        if kind == CollectiveKind::AllToAll { Self::Exchange } else { Self::Ring }
+        match kind {
+            CollectiveKind::AllToAll | CollectiveKind::Dispatch | CollectiveKind::Combine => Self::Exchange,
+            CollectiveKind::AllGather
+            | CollectiveKind::AllReduce
+            | CollectiveKind::ReduceScatter
+            | CollectiveKind::Broadcast(_)
+            | CollectiveKind::Reduce(_) => Self::Ring,
+        }
     }
 }
 

@@ -9,7 +9,7 @@ use super::nest::{Dims, Index, Nest, gcd, repeated, same_dims};
 use super::products::{attention_dims, contract_dims, conv_dims, experts_dims};
 use super::recurrence::recurrence_dims;
 use super::reshape::reshape_dims;
-use super::{LoopId, Role};
+use super::{LoopId, Role, Routing};
 use crate::data::Type;
 use crate::op::{Attention, Interpolation, Op, Pairing, Reduction, Resize, Scatter};
 
@@ -195,6 +195,15 @@ impl Op {
             }
         }
     }
+    /// Which rows use which parts, if each row uses few.
+    pub(super) fn routed(&self, operands: &[Dims]) -> Option<Routing> {
+        let (Self::Experts { active: used, .. } | Self::ExpertsGradient { active: used, .. }) = *self else {
+            return None;
+        };
+        let [ref rows, ref parts] = operands[1][..] else { return None };
+        Some(Routing { rows: *rows.first()?, parts: *parts.first()?, used })
+    }
+
     /// Whether blocks may be stripes along the loops in which this operation depends on the
     /// position: in attention a query sees the keys before its own.
     pub(super) fn takes_stripes(&self) -> bool {

@@ -19,8 +19,8 @@ pub fn parse_layout(mesh: &Mesh, text: &str) -> Result<Layout> {
 }
 
 /// The partition of a text such as `4 steps [a,(a+@t:4)] passes b through 0`,
-/// `2 steps [a,b,(@t:2)] streams a,b`, `4 steps both ways [a,-,(a+@t:4)]`, or
-/// `4 steps in place [a,-,(a+@t:4)]`.
+/// `2 steps [a,b,(@t:2)] streams a,b`, `4 steps both ways [a,-,(a+@t:4)]`,
+/// `4 steps in place [a,-,(a+@t:4)]`, or `[-,a,-,-,-] routes a`.
 pub fn parse_partition(mesh: &Mesh, text: &str) -> Result<Partition> {
     const STEPS: &str = "the number of steps";
     let mut scan = Scan::new(text);
@@ -44,8 +44,9 @@ pub fn parse_partition(mesh: &Mesh, text: &str) -> Result<Partition> {
     let passed = if scan.eat_word("passes") { parse_axes(mesh, &mut scan)? } else { vec![] };
     let through = if scan.eat_word("through") { scan.number("which set of operands")? } else { 0 };
     let streams = if scan.eat_word("streams") { parse_axes(mesh, &mut scan)? } else { vec![] };
+    let routed = if scan.eat_word("routes") { parse_digits(mesh, &mut scan)? } else { vec![] };
     scan.end()?;
-    Ok(Partition { steps, loops, passed, through, streams, ways, slots })
+    Ok(Partition { steps, loops, passed, through, streams, ways, slots, routed })
 }
 
 impl Layout {
@@ -78,7 +79,12 @@ impl Partition {
             if self.through != 0 {
                 print.text(format_args!(" through {}", self.through))?;
             }
-            print_axes(" streams ", &self.streams, mesh, &mut print)
+            print_axes(" streams ", &self.streams, mesh, &mut print)?;
+            if self.routed.is_empty() {
+                return Ok(());
+            }
+            print.text(" routes ")?;
+            print.list(&self.routed, ".", |print, digit| print_digit(digit, mesh, print))
         })
     }
 }

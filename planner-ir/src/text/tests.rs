@@ -178,6 +178,7 @@ fn layouts_are_read_as_they_were_printed() {
         for _ in 0..u.int_in_range(0..=3)? {
             dims.push((0..u.int_in_range(0..=3)?).map(|_| digit(u)).collect::<Result<Vec<_>, _>>()?);
         }
+        let routed = dims.first().cloned().unwrap_or_default();
         let owed: Vec<AxisId> = names.axis_ids().filter(|it| it.0 % 2 == dims.len() % 2).collect();
         let layout = Layout { dims: dims.clone(), owed: owed.clone() };
         let text = layout.display(&names).to_string();
@@ -190,6 +191,7 @@ fn layouts_are_read_as_they_were_printed() {
             through: u.arbitrary()?,
             ways: if u.arbitrary()? { Ways::Both } else { Ways::One },
             slots: if u.arbitrary()? { Slots::One } else { Slots::Two },
+            routed,
         };
         let text = partition.display(&names).to_string();
         assert_eq!(parse_partition(&names, &text), Ok(partition), "{text}");

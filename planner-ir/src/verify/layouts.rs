@@ -56,7 +56,8 @@ pub fn verify_layouts(
             PartitionError::Loops(..)
             | PartitionError::Steps(_)
             | PartitionError::Ways
-            | PartitionError::Slots => "form",
+            | PartitionError::Slots
+            | PartitionError::Routed => "form",
         };
         found.add(rule, op.name(), error.to_string());
     }

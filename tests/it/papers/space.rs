@@ -135,6 +135,7 @@ pub(crate) fn partition(sequence: &[Part], mesh: &Mesh, phase: Phase) -> Partiti
         streams: vec![],
         ways: Ways::One,
         slots: Slots::Two,
+        routed: vec![],
     }
 }
 

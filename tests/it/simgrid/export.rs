@@ -14,6 +14,7 @@ use cost_models::topology::{Group, Topology};
 use cost_models::units::Bytes;
 use cost_models::work;
 use lower::{Action, Collective, CollectiveKind, Message, Program, Remote, StorageId, Stream, Way};
+use planner_ir::share_of_rows;
 
 /// Times are given to SimGrid in microseconds: it counts no time below 1e-5.
 pub(super) const MICROSECONDS: f64 = 1e6;
@@ -265,6 +266,11 @@ impl<'a> Rank<'a> {
                 let price = |group: &Group, size| collective::all_to_all(machine, group, size).0;
                 (cost(all, &price), ranks - 1)
             }
+            CollectiveKind::Dispatch | CollectiveKind::Combine => {
+                let price = |group: &Group, size| collective::routed(machine, group, size).0;
+                let rows = it.rows.unwrap();
+                (cost(share_of_rows(all, rows.used, rows.parts, ranks), &price), ranks - 1)
+            }
             CollectiveKind::Broadcast(_) | CollectiveKind::Reduce(_) => {
                 let price = |group: &Group, size| collective::broadcast(machine, group, size).0;
                 (cost(it.all_elements() * size, &price), ranks - 1)
@@ -272,7 +278,9 @@ impl<'a> Rank<'a> {
         };
         let ((latency, carried), name) = (cost, format!("c{}", it.communicator.0));
         let rounds_ = f64::from(u32::try_from(rounds).unwrap());
-        if it.kind == CollectiveKind::AllToAll {
+        let is_exchange =
+            matches!(it.kind, CollectiveKind::AllToAll | CollectiveKind::Dispatch | CollectiveKind::Combine);
+        if is_exchange {
             let members: Vec<String> = members.iter().map(u64::to_string).collect();
             let _ = writeln!(text, "exchange {name} {latency} {} {}", carried / rounds_, members.join(" "));
             return;

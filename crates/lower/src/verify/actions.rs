@@ -5,7 +5,9 @@ use std::collections::BTreeMap;
 use planner_ir::{Op, Type};
 
 use super::{Report, Violation, crossing};
-use crate::action::{Action, Block, Collective, CommunicatorId, Compute, Copied, Direction, Message};
+use crate::action::{
+    Action, Block, Collective, CollectiveKind, CommunicatorId, Compute, Copied, Direction, Message,
+};
 use crate::program::{Port, Program, Stream};
 use crate::storage::BufferId;
 
@@ -242,10 +244,35 @@ fn collective_fault(program: &Program, collective: &Collective) -> Option<String
     {
         return Some(format!("c{} has no member {root}", collective.communicator.0));
     }
+    if let Some(fault) = rows_fault(program, collective, ranks) {
+        return Some(fault);
+    }
     let (given, gotten) = (collective.given(ranks), collective.gotten(ranks));
     if input.elements() != given {
         return Some(format!("b{} of {input} is given, expected {given} elements", collective.input.0));
     }
     (output.elements() != gotten)
         .then(|| format!("b{} of {output} is gotten, expected {gotten} elements", collective.output.0))
+}
+
+/// What is wrong with the rows that a collective names: only those of which not all rows go name some.
+fn rows_fault(program: &Program, collective: &Collective, ranks: u64) -> Option<String> {
+    let named = matches!(collective.kind, CollectiveKind::Dispatch | CollectiveKind::Combine);
+    let name = collective.kind.name();
+    let rows = match collective.rows {
+        None if named => return Some(format!("a {name} of no rows")),
+        None => return None,
+        Some(_) if !named => return Some(format!("rows of a {name}, expected a dispatch or a combine")),
+        Some(rows) => rows,
+    };
+    if !collective.elements.is_multiple_of(rows.count.max(1)) || !rows.parts.is_multiple_of(ranks.max(1)) {
+        return Some(format!(
+            "{} elements in {} rows, {} parts",
+            collective.elements, rows.count, rows.parts
+        ));
+    }
+    let expected = rows.count * rows.parts;
+    let gates = [rows.own, rows.others].map(|it| &program.buffer(it).type_);
+    let wrong = gates.into_iter().find(|it| it.elements() != expected || !it.dtype.is_float());
+    wrong.map(|it| format!("gates are {it}, expected {expected} elements that may be 0"))
 }

@@ -3,6 +3,7 @@
 use planner_ir::{AxisId, Digit, Layout, LoopId, Loops, Mesh, Node, Partition, Role, Source, ValueId};
 
 use super::blocks::{Cover, Factor, agree, all_held, canonical, coordinate, cover, same, share};
+use super::routed::Routed;
 use super::steps::{Rest, Timetable};
 use super::{Violations, operation_name, owed_text};
 use crate::plan::{Assignment, Copy, Plan};
@@ -20,6 +21,7 @@ pub(super) fn check(plan: &Plan, found: &mut Violations) {
                 let computed = Computed::new(plan, node, partition);
                 if computed.is_one(found) {
                     match partition.steps {
+                        1 if !partition.routed.is_empty() => computed.routed(operands, bytes, found),
                         1 => computed.at_once(operands, found),
                         _ => computed.in_time(operands, bytes, found),
                     }
@@ -156,6 +158,52 @@ impl<'a> Computed<'a> {
             }
             owed.sort_unstable();
             operand_owed(mesh, &what, &layout.owed, &owed, found);
+        }
+    }
+
+    /// The rules of a partition whose rows are routed.
+    fn routed(&self, operands: &[Copy], bytes: &[u64], found: &mut Violations) {
+        let Self { plan, partition, loops, .. } = self;
+        let mesh = &plan.mesh;
+        let Some(routed) = Routed::of(mesh, partition, loops) else {
+            let message = "routes rows over other axes than those that split the parts they use, each once";
+            found.add("partition", &self.place, message);
+            return;
+        };
+        let is_at_rest = |(rule, what): (&'static str, &str),
+                          (value, layout, dims): (ValueId, &Layout, &[Vec<LoopId>]),
+                          claimed: u64,
+                          found: &mut Violations| {
+            blocks(plan, (rule, what), value, layout, &routed.at_rest(dims), found);
+            let expected = routed.received(dims, plan.graph.type_of(value));
+            // Shares are rounded at every part that a row uses.
+            if claimed.abs_diff(expected) > mesh.devices() * (1 + routed.used) {
+                let message = format!("{claimed} bytes are received, expected {expected}");
+                found.add("bytes", what, message);
+            }
+        };
+        for (index, &result) in self.node.results.iter().enumerate() {
+            let (what, layout, dims) = (self.result(index), &plan.layouts[result.0], &loops.results[index]);
+            let claimed = bytes[self.node.operands.len() + index];
+            is_at_rest(("result-layout", &what), (result, layout, dims), claimed, found);
+            let added = routed.added(dims);
+            let twice = added.iter().any(|axis| layout.owed.contains(axis));
+            let mut all: Vec<AxisId> = layout.owed.iter().chain(added).copied().collect();
+            all.sort_unstable();
+            match sum_left(mesh, partition, loops, index, &all) {
+                _ if twice => {
+                    let message = format!("owes sums over {}, which are made", owed_text(mesh, added));
+                    found.add("result-owed", what, message);
+                }
+                Ok(_) => {}
+                Err(message) => found.add("result-owed", what, message),
+            }
+        }
+        for (index, operand, layout) in self.copies(operands, found) {
+            let what = self.operand(index);
+            let value = (operand, layout, &loops.operands[index][..]);
+            is_at_rest(("operand-layout", &what), value, bytes[index], found);
+            operand_owed(mesh, &what, &layout.owed, &[], found);
         }
     }
 

@@ -88,7 +88,7 @@ fn counts(plan: &Plan, found: &mut Violations) {
         if let Assignment::Computed { partition, operands, bytes, .. } = assignment {
             let place = operation_name(plan, index);
             same(&place, "copies", operands.len(), node.operands.len());
-            let moving = if partition.steps > 1 { node.operands.len() + node.results.len() } else { 0 };
+            let moving = if partition.moves() { node.operands.len() + node.results.len() } else { 0 };
             same(&place, "numbers of bytes", bytes.len(), moving);
         }
     }

@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 
 use lower::{Action, Collective, CollectiveKind, Program, Stream};
-use planner_ir::{AxisId, Mesh, Phase};
+use planner_ir::{AxisId, Mesh, Phase, share_of_rows};
 use serde_json::{Value, json};
 use simulate::{Class, Span, common};
 
@@ -106,6 +106,10 @@ fn of_collective(program: &Program, it: &Collective) -> u64 {
         CollectiveKind::Broadcast(_) | CollectiveKind::Reduce(_) => part,
         CollectiveKind::AllGather | CollectiveKind::ReduceScatter | CollectiveKind::AllToAll => {
             part.saturating_mul(others)
+        }
+        CollectiveKind::Dispatch | CollectiveKind::Combine => {
+            let all = part.saturating_mul(others);
+            it.rows.map_or(all, |rows| share_of_rows(all, rows.used, rows.parts, others + 1))
         }
     }
 }

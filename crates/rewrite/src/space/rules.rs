@@ -4,7 +4,7 @@ use std::collections::BTreeSet;
 use std::sync::Arc;
 
 use egg::{Applier, EGraph, Id, PatternAst, Rewrite, SearchMatches, Searcher, Subst, Symbol, Var};
-use planner_ir::{AxisId, Digit, Layout, Mesh, Move, NodeId, Partition, ValueId};
+use planner_ir::{AxisId, Digit, Layout, Mesh, Move, NodeId, Partition, Routing, ValueId};
 
 use super::alike::Passing;
 use super::offsets::{self, Indexed};
@@ -100,7 +100,10 @@ fn split_further(facts: &mut Facts, node: NodeId, partition: usize) -> Arc<[usiz
         return Arc::clone(known);
     }
     let base = facts.alike.partitions.get(partition);
-    let found = [further(facts, node, base), in_time(facts, node, base)].concat();
+    let found = match base.routed[..] {
+        [] => [further(facts, node, base), in_time(facts, node, base), routed(facts, node, base)].concat(),
+        _ => Vec::new(),
+    };
     let more: Arc<[usize]> = found.into_iter().map(|it| facts.alike.partitions.number(it)).collect();
     facts.alike.further.insert(kind, partition, Arc::clone(&more));
     more
@@ -161,6 +164,32 @@ fn further(facts: &Facts, node: NodeId, base: &Partition) -> Vec<Partition> {
     }
     partitions.retain(|it| facts.splits().allow(splits(it)) && fits(facts, node, it));
     partitions
+}
+
+/// The same work where rows are routed to it: at rest they are split by the axes that split what they use,
+/// too, wherever splits of rows may begin.
+fn routed(facts: &Facts, node: NodeId, base: &Partition) -> Vec<Partition> {
+    let Some(loops) = facts.loops(node) else { return vec![] };
+    let Some(Routing { rows, parts, .. }) = loops.routed.filter(|_| base.steps == 1) else { return vec![] };
+    let split: Option<Vec<AxisId>> = base.loops[parts.0].iter().map(Digit::plain).collect();
+    let Some(axes) = split.filter(|axes| !axes.is_empty() && base.passed.is_empty()) else { return vec![] };
+    let operation: Indexed<'_> = (loops, facts.operands(node), facts.results(node));
+    let offsets = offsets::of_loop(&operation, rows, &facts.offsets);
+    let own = base.loops[rows.0].len();
+    let mut found = vec![base.loops[rows.0].clone()];
+    for axis in axes {
+        let digit = Digit::axis(&facts.mesh, axis);
+        let longer = |digits: &Vec<Digit>| -> Vec<Vec<Digit>> {
+            let one = |&offset: &u64| {
+                let mut longer = digits.clone();
+                extend(&mut longer, offset, digit.clone()).then_some(longer)
+            };
+            offsets.iter().filter_map(one).collect()
+        };
+        found = found.iter().flat_map(longer).collect();
+    }
+    let with = |digits: Vec<Digit>| Partition { routed: digits[own..].to_vec(), ..base.clone() };
+    found.into_iter().map(with).filter(|it| fits(facts, node, it)).collect()
 }
 
 /// Adds a digit that begins after `offset` blocks; whether it can.

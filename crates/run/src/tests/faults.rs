@@ -31,6 +31,7 @@ fn picked() -> Sketch {
         streams: vec![],
         ways: Ways::One,
         slots: Slots::Two,
+        routed: vec![],
     };
     let y = sketch.node(total, &[rows], partition)[0];
     sketch.output("y", y, vec![vec![], vec![]], &mut |_, _, _, _| None);

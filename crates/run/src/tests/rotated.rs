@@ -246,7 +246,7 @@ fn biases_go_around_with_their_windows() {
 }
 
 /// Gates of which so many of each row are not 0.
-fn gates(tokens: u64, experts: u64, active: u64, dtype: DType) -> Array {
+pub(super) fn gates(tokens: u64, experts: u64, active: u64, dtype: DType) -> Array {
     let gate = |place: u64| {
         let (token, expert) = (place / experts, place % experts);
         let chosen = (expert + experts - token % experts) % experts;

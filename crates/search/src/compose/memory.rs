@@ -7,8 +7,8 @@
 
 use plan::{Assignment, Copy, Holding, Plan};
 use planner_ir::{
-    CROSSING, Graph, Layout, Motion, Move, Node, NodeId, Partition, Phase, Slots, Source, StateKind, Type,
-    ValueId, chunks,
+    CROSSING, Graph, Layout, LoopId, Motion, Move, Node, NodeId, Partition, Phase, Route, Slots, Source,
+    StateKind, Type, ValueId, chunks,
 };
 
 use crate::cluster::Kept;
@@ -165,9 +165,25 @@ fn is_used_in(graph: &Graph, value: ValueId, phase: Phase) -> bool {
 }
 
 /// What is there besides while an operation is done in time steps (bytes): the blocks that are
-/// on their way and those that are worked on, sums and their addends.
+/// on their way and those that are worked on, sums and their addends. Where rows are routed there is room for
+/// all that might come, for what is made of them, and for gates as they come and go.
 pub(super) fn slots(graph: &Graph, node: &Node, partition: &Partition) -> u64 {
     let loops = node.op.loops(&graph.types_of(&node.operands), &graph.types_of(&node.results));
+    if partition.steps == 1 {
+        let met = |dims: &[Vec<LoopId>], block: Type| match partition.route(&loops, dims) {
+            Route::Stays => 0,
+            Route::Rows => block.bytes(),
+            Route::Gates => 3 * block.bytes(),
+        };
+        let operand = |(it, &value): (usize, &ValueId)| {
+            met(&loops.operands[it], partition.operand_block(&loops, it, graph.type_of(value)))
+        };
+        let result = |(it, &value): (usize, &ValueId)| {
+            met(&loops.results[it], partition.result_block(&loops, it, graph.type_of(value)))
+        };
+        let operands: u64 = node.operands.iter().enumerate().map(operand).sum();
+        return operands + node.results.iter().enumerate().map(result).sum::<u64>();
+    }
     let ways = partition.ways.count();
     // What goes both ways is cut out of what is at rest before it does; what does not comes from there
     // first, and over what has come later.
@@ -225,7 +241,7 @@ impl<'a> Walk<'a> {
             if let Assignment::Computed { operands, partition, .. } = assignment {
                 walk.phase = node.phase;
                 walk.compute(node, operands);
-                if partition.steps > 1 {
+                if partition.moves() {
                     let bytes = slots(graph, node, partition);
                     walk.live(For::Copy, bytes);
                 }

@@ -94,6 +94,7 @@ impl Script {
                 output,
                 elements,
                 further: Vec::new(),
+                rows: None,
             }),
         )
     }

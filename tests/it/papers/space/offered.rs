@@ -47,6 +47,7 @@ fn restricted(partition: &Partition, mesh: &Mesh, phase: Phase) -> Option<Square
         loops: vec![],
         ways: Ways::One,
         slots: Slots::Two,
+        routed: vec![],
         streams: vec![],
         passed: vec![],
         through: 0,

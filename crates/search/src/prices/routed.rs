@@ -1,0 +1,61 @@
+//! The time of work whose rows go to the devices that have what they use.
+//!
+//! ```text
+//! t = c + Σ gates (a(S) + 2 copies of S) + Σ rows (r(s S) + a copy of S where rows do not lie as they came)
+//! ```
+//!
+//! `c` is what a device computes with the rows that it gets, `S` what all rows of a group come to, and `s` the
+//! share of them that a device is expected to get ([`share_of_rows`](planner_ir::share_of_rows)): which rows go
+//! is not known before they do. `a` is an all-to-all, `r` the way of rows
+//! ([`routed`](cost_models::collective::routed)).
+//!
+//! Source: Lepikhin et al., "GShard", ICLR 2021 (dispatch and combine as all-to-alls); DeepSeek-AI, "DeepEP",
+//! 2025 (a row goes to a device once, however many of its experts it uses).
+
+use cost_models::collective;
+use cost_models::units::Bytes;
+use planner_ir::{Layout, LoopId, Move, Route, Type};
+
+use super::{MachinePrices, Work, packs};
+
+impl MachinePrices<'_> {
+    /// The time of work whose rows are routed (seconds).
+    pub(super) fn routed(&self, work: &Work<'_>) -> f64 {
+        let Work { op, whole, partition, loops, .. } = *work;
+        let Ok(made) = op.infer(whole) else { return f64::INFINITY };
+        let met = partition.met();
+        let given = whole.iter().enumerate().map(|(it, type_)| met.operand(loops, it).local_type(type_));
+        let gotten = made.iter().enumerate().map(|(it, type_)| met.result(loops, it).local_type(type_));
+        let (operands, results): (Vec<Type>, Vec<Type>) = (given.collect(), gotten.collect());
+        let computing =
+            self.at_once(&Work { operands: &operands, results: &results, partition: &met, ..*work });
+        let ends = |(index, type_)| (&loops.operands[index], type_, met.operand(loops, index));
+        let operands = whole.iter().enumerate().map(ends);
+        let ends = |(index, type_)| (&loops.results[index], type_, met.result(loops, index));
+        let all = operands.chain(made.iter().enumerate().map(ends));
+        computing + all.map(|(dims, type_, layout)| self.route(work, dims, type_, &layout)).sum::<f64>()
+    }
+
+    /// The time to bring a value where it is used, or back, that is held so in between (seconds).
+    fn route(&self, work: &Work<'_>, dims: &[Vec<LoopId>], type_: &Type, met: &Layout) -> f64 {
+        let Work { partition, loops, .. } = *work;
+        let (axes, held) = (partition.routed_axes(), Bytes(met.local_bytes(type_)));
+        match partition.route(loops, dims) {
+            Route::Stays => 0.0,
+            Route::Gates => {
+                let sent = self.slowest(&axes, |it| collective::all_to_all(self.machine, it, held));
+                sent + 2.0 * self.copy(held)
+            }
+            Route::Rows => {
+                let moved = Bytes(partition.routed_of(loops, held.0));
+                let sent = self.slowest(&axes, |it| collective::routed(self.machine, it, moved));
+                let rows = loops.routed.map(|it| it.rows);
+                let dim =
+                    dims.iter().position(|dim| rows.is_some_and(|rows| dim.contains(&rows))).unwrap_or(0);
+                let back = Move::ReduceScatter { dim, digits: partition.routed.clone() };
+                let [packed, _] = packs(&back, met, met, type_);
+                sent + if packed { self.copy(held) } else { 0.0 }
+            }
+        }
+    }
+}

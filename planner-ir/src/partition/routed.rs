@@ -1,0 +1,119 @@
+//! Rows that go to where what they use is.
+//!
+//! Of an operation whose rows use few of many parts each, as tokens do experts, a device of a group has some
+//! of the rows at rest and some of the parts: each row goes to the devices that have a part that it uses, and
+//! what they make of it comes back and is added up there. In between the operation is partitioned as if all
+//! rows were everywhere: rows that use no part of a device are not looked at, wherever they are.
+//!
+//! What says which row uses which part (gates) is at rest with the rows, and goes to where the parts are.
+
+use super::{Partition, PartitionError};
+use crate::layout::{Digit, check_digits};
+use crate::loops::{LoopId, Loops, Routing};
+use crate::mesh::{AxisId, Mesh};
+
+/// How an operand or result of an operation goes where rows are routed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Route {
+    /// It stays where the parts are.
+    Stays,
+    /// Its rows go to where the parts are that they use, or come from there.
+    Rows,
+    /// It says which row uses which part, or is a gradient of that: blocks of it are exchanged.
+    Gates,
+}
+
+impl Partition {
+    /// The axes of the groups in which rows are routed, in the order of the groups' blocks.
+    pub fn routed_axes(&self) -> Vec<AxisId> {
+        self.routed.iter().filter_map(Digit::plain).collect()
+    }
+
+    /// The same work with all rows everywhere.
+    #[must_use]
+    pub fn met(&self) -> Self {
+        Self { routed: Vec::new(), ..self.clone() }
+    }
+
+    /// How a value with these dimensions goes.
+    pub fn route(&self, loops: &Loops, dims: &[Vec<LoopId>]) -> Route {
+        let indexes = |it: LoopId| dims.iter().any(|dim| dim.contains(&it));
+        match loops.routed {
+            Some(Routing { rows, parts, .. }) if !self.routed.is_empty() && indexes(rows) => {
+                if indexes(parts) { Route::Gates } else { Route::Rows }
+            }
+            _ => Route::Stays,
+        }
+    }
+
+    /// The digits of a loop in a value with these dimensions, at rest.
+    pub(super) fn own_digits(&self, loops: &Loops, dims: &[Vec<LoopId>], it: LoopId) -> Vec<Digit> {
+        let own = &self.loops[it.0];
+        match loops.routed {
+            Some(Routing { rows, .. }) if it == rows && !self.routed.is_empty() => {
+                [&own[..], &self.routed].concat()
+            }
+            Some(Routing { parts, .. }) if it == parts && self.route(loops, dims) == Route::Gates => {
+                Vec::new()
+            }
+            _ => own.clone(),
+        }
+    }
+
+    /// Whether rows can be routed so: `check`'s part for that.
+    pub(super) fn check_routed(&self, mesh: &Mesh, loops: &Loops) -> Result<(), PartitionError> {
+        let once = self.steps == 1 && self.passed.is_empty();
+        let Some(Routing { rows, parts, .. }) = loops.routed.filter(|_| once) else {
+            return Err(PartitionError::Routed);
+        };
+        check_digits(mesh, &self.routed).map_err(PartitionError::Digits)?;
+        let simple = |digit: &Digit| digit.is_free() || digit.plain().is_some();
+        let ends = self.routed.last().is_some_and(|digit| digit.plain().is_some());
+        let split: Option<Vec<AxisId>> = self.loops[parts.0].iter().map(Digit::plain).collect();
+        if !ends || !self.routed.iter().all(simple) || split != Some(self.routed_axes()) {
+            return Err(PartitionError::Routed);
+        }
+        let digits = self.loops[rows.0].iter().chain(&self.routed);
+        let blocks = digits.map(|digit| digit.size).try_fold(1u64, u64::checked_mul);
+        let size = loops.get(rows).size;
+        if blocks.is_none_or(|blocks| !size.is_multiple_of(blocks)) {
+            return Err(PartitionError::Uneven(rows, size, blocks.unwrap_or(u64::MAX)));
+        }
+        Ok(())
+    }
+}
+
+impl Partition {
+    /// Whether blocks move while the operation is done: in time steps, or routed.
+    pub fn moves(&self) -> bool {
+        self.steps > 1 || !self.routed.is_empty()
+    }
+
+    /// Between how many devices rows are routed.
+    pub fn routed_group(&self) -> u64 {
+        self.routed.iter().filter(|digit| !digit.is_free()).map(|digit| digit.size).product()
+    }
+
+    /// How much of what is spread evenly over rows is of those that use a part of one device: see
+    /// [`share_of_rows`].
+    pub fn routed_of(&self, loops: &Loops, amount: u64) -> u64 {
+        let group = self.routed_group();
+        loops.routed.map_or(amount, |it| share_of_rows(amount, it.used, loops.get(it.parts).size, group))
+    }
+}
+
+/// How much of an amount that is spread evenly over rows is of those that use a part of one of so many equal
+/// groups of parts, where rows use parts evenly and independently.
+///
+/// With E parts, of which a group has m, and k used by a row, the share is
+///
+/// ```text
+/// 1 − Π_{i<k} (E − m − i) / (E − i)
+/// ```
+pub fn share_of_rows(amount: u64, used: u64, parts: u64, groups: u64) -> u64 {
+    let others = parts - parts / groups.max(1);
+    let missed = (0..used.min(parts)).fold(u128::from(amount), |missed, it| {
+        missed * u128::from(others.saturating_sub(it)) / u128::from(parts - it)
+    });
+    amount - u64::try_from(missed).unwrap_or(amount)
+}
