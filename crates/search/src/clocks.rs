@@ -10,8 +10,9 @@
 //! For given `λ` the right side is a sum over choices, as it is minimised without clocks; so its least is a bound
 //! of the least `T`, and what has it is a plan. With `λ = 1` the plan is the best where nothing that may run
 //! beside computing takes longer than it. Where something does, the next `λ` of both clocks is where the least
-//! mean of the plans found so far is highest (a linear program, Kelley's method of cutting planes), until bound and
-//! plan meet, no `λ` can have a higher bound, or a fixed number of times. What is left of the gap is closed by plans
+//! mean of the plans found so far is highest (a linear program, Kelley's method of cutting planes), no further from
+//! the best `λ` so far than half of all at first, and half as far each time that nothing is gained (Marsten, Hogan
+//! and Blankenship, "The BOXSTEP method", Operations Research 23(3), 1975), until bound and plan meet, no `λ` can have a higher bound, or a fixed number of times. What is left of the gap is closed by plans
 //! between two of those found (`planner/mixed.rs`).
 
 use good_lp::{Expression, ProblemVariables, Solution as _, SolverModel, Variable, constraint, variable};
@@ -27,6 +28,10 @@ const EXACT: f64 = 1e-9;
 
 /// The most weights that are tried.
 const MOST: usize = 4;
+
+/// How far from the first weights the second ones are: the mean of few plans is highest far from where that of
+/// all is.
+const FIRST: f64 = 0.5;
 
 /// By how much shares may differ that are the same but for the rounding of the linear program.
 const ALIKE: f64 = 1e-6;
@@ -147,6 +152,9 @@ pub(crate) struct Clocks {
     /// `λ` of each clock: those to try, and those that were tried.
     share: [f64; 2],
     tried: Vec<[f64; 2]>,
+    /// Those with the largest bound, and how far from them others are tried.
+    centre: [f64; 2],
+    reach: f64,
     seen: Vec<Taken>,
     /// The least time of a plan, and the largest bound (seconds).
     time: f64,
@@ -163,6 +171,8 @@ impl Clocks {
             cost,
             share: [1.0; 2],
             tried: Vec::new(),
+            centre: [1.0; 2],
+            reach: FIRST,
             seen: Vec::new(),
             time: f64::INFINITY,
             bound: 0.0,
@@ -177,6 +187,11 @@ impl Clocks {
 
     /// Whether others are worth trying after a plan that takes this, and a bound (seconds).
     pub(crate) fn go_on(&mut self, taken: Taken, bound: f64) -> bool {
+        if bound > self.bound {
+            self.centre = self.share;
+        } else {
+            self.reach /= 2.0;
+        }
         (self.time, self.bound) = (self.time.min(taken.seconds), self.bound.max(bound));
         self.seen.push(taken);
         self.tried.push(self.share);
@@ -187,15 +202,16 @@ impl Clocks {
         if self.is_settled() || self.seen.len() == MOST || self.left == Left::Memory {
             return false;
         }
-        let Some((share, highest)) = self.highest() else { return false };
-        self.share = share;
         // What has come of weights comes of them again, though a plan takes more than what was minimised.
-        let is_new = !self.tried.iter().any(|tried| are_close(tried, &share));
-        let goes_on = is_new && highest > self.bound * (1.0 + SETTLED);
-        if !goes_on {
-            self.left = Left::Order;
+        let is_new = |share: &[f64; 2]| !self.tried.iter().any(|tried| are_close(tried, share));
+        let is_worth = |found: &([f64; 2], f64)| is_new(&found.0) && found.1 > self.bound * (1.0 + SETTLED);
+        let far = self.highest(1.0).filter(is_worth);
+        let found = far.and_then(|far| self.highest(self.reach).filter(is_worth).or(Some(far)));
+        match found {
+            Some((share, _)) => self.share = share,
+            None => self.left = Left::Order,
         }
-        goes_on
+        found.is_some()
     }
 
     /// The sums of a plan that has this part of the blocks of the second plan, and the others of the first, if nothing
@@ -234,12 +250,15 @@ impl Clocks {
         self.cost.is_none() || self.gap() <= SETTLED
     }
 
-    /// The shares by which the least of what the plans seen weigh is highest, and how much that is (seconds).
-    fn highest(&self) -> Option<([f64; 2], f64)> {
+    /// The shares by which the least of what the plans seen weigh is highest, and how much that is (seconds): of those
+    /// no further than this from the centre.
+    fn highest(&self, reach: f64) -> Option<([f64; 2], f64)> {
         let cost = self.cost?;
         let unit = self.time;
         let mut variables = ProblemVariables::new();
-        let shares: [Variable; 2] = [0, 1].map(|_| variables.add(variable().min(0.0).max(1.0)));
+        let shares: [Variable; 2] = self
+            .centre
+            .map(|it| variables.add(variable().min((it - reach).max(0.0)).max((it + reach).min(1.0))));
         let least = variables.add(variable().min(0.0));
         let mut model = variables.maximise(least).using(crate::ilp::solver);
         for taken in &self.seen {

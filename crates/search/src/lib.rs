@@ -35,6 +35,7 @@ mod fold;
 mod ways;
 mod clocks;
 mod manner;
+mod slots;
 mod assemble;
 mod compose;
 mod request;

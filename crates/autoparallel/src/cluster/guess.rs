@@ -2,15 +2,15 @@
 
 use std::collections::BTreeMap;
 
-use cost_models::collective::{all_reduce, reduce_scatter};
+use cost_models::collective::{all_reduce, reduce_scatter, routed};
 use cost_models::machine::{Machine, Precision};
 use cost_models::quantity::whole_bytes;
 use cost_models::topology::Topology;
-use cost_models::units::exact;
+use cost_models::units::{Bytes, exact};
 use cost_models::work;
 use files::Failure;
 use plan::{Load, Recompute};
-use planner_ir::{Contract, Graph, Node, OpClass, Phase, Source, StateKind};
+use planner_ir::{Contract, ExpertsClass, Graph, Node, OpClass, Phase, Source, StateKind, share_of_rows};
 
 use super::known::Known;
 use super::{Question, Setup};
@@ -30,8 +30,9 @@ pub(super) struct Sizes<'a> {
     /// Parameters (bytes), with gradients and what the optimizer keeps.
     parameters: f64,
     states: f64,
-    /// Parameters of experts (bytes), and how many experts a layer has at least; nothing where it has none.
-    experts: Option<(f64, u64)>,
+    /// Parameters of experts (bytes), how many experts a layer has at least, and how many a token uses; nothing
+    /// where it has none.
+    experts: Option<(f64, u64, u64)>,
     /// What blocks hand on, for an example (bytes), and how many blocks there are.
     handed: f64,
     blocks: f64,
@@ -73,12 +74,12 @@ impl<'a> Sizes<'a> {
             }
         }
         for node in graph.nodes.iter().filter(|node| node.phase == Phase::Forward) {
-            if let OpClass::Experts(_) = node.op.class() {
+            if let OpClass::Experts(ExpertsClass::Forward { active }) = node.op.class() {
                 let weights = node.operands[2..].iter().map(|&it| graph.type_of(it));
                 let bytes: f64 = weights.map(|it| exact(it.bytes())).sum();
                 let count = graph.type_of(node.operands[2]).shape[0];
-                let (before, least) = sizes.experts.unwrap_or((0.0, count));
-                sizes.experts = Some((before + bytes, least.min(count)));
+                let (before, least, _) = sizes.experts.unwrap_or((0.0, count, active));
+                sizes.experts = Some((before + bytes, least.min(count), active));
             }
         }
         for (index, node) in graph.nodes.iter().enumerate() {
@@ -121,23 +122,29 @@ impl<'a> Sizes<'a> {
         let may_be = |&tensor: &u64| exact(each / tensor) <= at_once;
         let all: Vec<u64> = last.into_iter().chain([1]).filter(may_be).collect();
         let all = if all.is_empty() { vec![each] } else { all };
-        // Devices that share experts lie along the innermost axis that does not split products.
-        let shares = |tensor: u64| -> Vec<u64> {
-            let splits = usize::from(tensor > 1);
-            let inner = axes.iter().rev().copied().filter(|&it| it > 1).nth(splits);
-            let falls = |it: &u64| {
-                let shared = self.experts.is_some_and(|(_, count)| count.is_multiple_of(*it));
-                shared && (each / tensor).is_multiple_of(*it)
-            };
-            inner.filter(falls).into_iter().chain([1]).collect()
+        // Devices that share experts lie along the innermost axes, or along those that do not split products.
+        let shares = |tensor: u64| -> Vec<[u64; 2]> {
+            let mut found = vec![[1, 1]];
+            for stride in [1, tensor] {
+                let splits = usize::from(stride > 1);
+                let mut shared = 1;
+                for axis in axes.iter().rev().copied().filter(|&it| it > 1).skip(splits) {
+                    shared *= axis;
+                    found.extend(
+                        self.experts.filter(|it| it.1.is_multiple_of(shared)).map(|_| [shared, stride]),
+                    );
+                }
+            }
+            found.dedup();
+            found
         };
         let ways =
             all.iter().flat_map(|&tensor| shares(tensor).into_iter().map(move |experts| (tensor, experts)));
         ways.map(|way| self.split(setup, way)).fold(f64::INFINITY, f64::min)
     }
 
-    /// The same, where so many devices split products, and so many of the others experts.
-    fn split(&self, setup: &Setup, (tensor, experts): (u64, u64)) -> f64 {
+    /// The same, where so many devices split products, and so many that far apart experts.
+    fn split(&self, setup: &Setup, (tensor, [experts, stride]): (u64, [u64; 2])) -> f64 {
         let groups = exact(u64::try_from(setup.groups).unwrap_or(u64::MAX));
         let each = exact(setup.mesh.devices());
         let data = setup.mesh.devices() / tensor;
@@ -153,10 +160,12 @@ impl<'a> Sizes<'a> {
             let one = all_reduce(self.machine, &group, bytes(self.handed * examples / exact(data))).0;
             4.0 * one * self.blocks / groups
         });
-        // What comes to experts is gathered, what they make is summed, and the same backward.
-        let of_tokens = along(experts, tensor).map_or(0.0, |group| {
-            let here = bytes(self.handed * examples / exact(data / experts));
-            5.0 * reduce_scatter(self.machine, &group, here).0 * self.blocks / groups
+        // What comes to experts, what they make, and the same backward.
+        let of_rows = self.handed * examples / each * exact(stride * experts);
+        let of_tokens = along(experts, stride).map_or(0.0, |group| {
+            let (count, used) = self.experts.map_or((1, 1), |it| (it.1, it.2));
+            let here = Bytes(share_of_rows(bytes(of_rows).0, used, count, experts));
+            5.0 * routed(self.machine, &group, here).0 * self.blocks / groups
         });
         let reduced = |parameters: f64, (count, stride): (u64, u64)| {
             along(count, stride).map_or(0.0, |group| {
@@ -166,7 +175,7 @@ impl<'a> Sizes<'a> {
         };
         let apart = self.experts.map_or(0.0, |it| it.0);
         let of_gradients = reduced(self.parameters - apart, (data, tensor))
-            + reduced(apart, (data / experts, tensor * experts));
+            + reduced(apart, (setup.mesh.devices() / (stride * experts), stride * experts));
         let turn = work + of_values + of_tokens;
         // Gradients are summed beside computing, where a machine does that.
         let load = Load { alone: runs * turn, ahead: 0.0, behind: of_gradients };

@@ -22,6 +22,7 @@ use planner_ir::{CROSSING, NodeId, Phase, Source, ValueId};
 use super::{Assembly, Done, Held as Layouts, Use};
 use crate::live::Live;
 use crate::problem::{Held, Live as There};
+use crate::slots::slots;
 
 /// Which moments are counted.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -151,10 +152,15 @@ impl Assembly<'_> {
         let touched = |&choice: &usize| -> u64 {
             let is_view = self.is_view(node, choice);
             let choice = &self.space.choices[node.0][choice];
+            // Rows that come, and what is made of them. What blocks in time steps need hangs on their slots.
+            let routed = match choice.partition.routed[..] {
+                [] => 0,
+                _ => slots(graph, node_, &choice.partition),
+            };
             let operands = operands.iter().map(|&(index, value)| (value, &choice.operands[index]));
             let results = node_.results.iter().zip(&choice.results);
             let results = results.filter(|(result, _)| !is_view && !self.is_counted_elsewhere(**result));
-            operands.chain(results).map(|(&value, &layout)| local(value, layout)).sum()
+            routed + operands.chain(results).map(|(&value, &layout)| local(value, layout)).sum::<u64>()
         };
         let bytes = choices.iter().map(touched).collect();
         let node = *work;

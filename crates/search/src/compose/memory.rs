@@ -6,14 +6,12 @@
 //! ([`Op::keeps_order`](planner_ir::Op::keeps_order)) is the same memory as its operand.
 
 use plan::{Assignment, Copy, Holding, Plan};
-use planner_ir::{
-    CROSSING, Graph, Layout, LoopId, Motion, Move, Node, NodeId, Partition, Phase, Route, Slots, Source,
-    StateKind, Type, ValueId, chunks,
-};
+use planner_ir::{CROSSING, Graph, Layout, Move, Node, NodeId, Phase, Source, StateKind, ValueId};
 
 use crate::cluster::Kept;
 use crate::live::Live;
 use crate::prices::packs;
+use crate::slots::slots;
 
 /// What a device holds by kind (bytes): weights and prepared values, of a training step its other
 /// states, inputs, and the most that is live at once of values and of copies, with what is packed
@@ -162,66 +160,6 @@ pub(super) struct Walk<'a> {
 /// Whether a value is used in a phase.
 fn is_used_in(graph: &Graph, value: ValueId, phase: Phase) -> bool {
     graph.nodes.iter().any(|it| it.phase == phase && it.operands.contains(&value))
-}
-
-/// What is there besides while an operation is done in time steps (bytes): the blocks that are
-/// on their way and those that are worked on, sums and their addends. Where rows are routed there is room for
-/// all that might come, for what is made of them, and for gates as they come and go.
-pub(super) fn slots(graph: &Graph, node: &Node, partition: &Partition) -> u64 {
-    let loops = node.op.loops(&graph.types_of(&node.operands), &graph.types_of(&node.results));
-    if partition.steps == 1 {
-        let met = |dims: &[Vec<LoopId>], block: Type| match partition.route(&loops, dims) {
-            Route::Stays => 0,
-            Route::Rows => block.bytes(),
-            Route::Gates => 3 * block.bytes(),
-        };
-        let operand = |(it, &value): (usize, &ValueId)| {
-            met(&loops.operands[it], partition.operand_block(&loops, it, graph.type_of(value)))
-        };
-        let result = |(it, &value): (usize, &ValueId)| {
-            met(&loops.results[it], partition.result_block(&loops, it, graph.type_of(value)))
-        };
-        let operands: u64 = node.operands.iter().enumerate().map(operand).sum();
-        return operands + node.results.iter().enumerate().map(result).sum::<u64>();
-    }
-    let ways = partition.ways.count();
-    // What goes both ways is cut out of what is at rest before it does; what does not comes from there
-    // first, and over what has come later.
-    let own = if ways > 1 { 2 } else { partition.steps.saturating_sub(1).min(2) };
-    // One chunk that goes and one that comes.
-    let two_chunks = |block: &Type| 2 * block.bytes() / chunks(block.elements());
-    let moving = |block: &Type| match partition.slots {
-        Slots::Two => own * block.bytes(),
-        Slots::One => block.bytes() + if own > 1 { two_chunks(block) } else { 0 },
-    };
-    let operand = |(index, &value): (usize, &ValueId)| {
-        let type_ = partition.operand_block(&loops, index, graph.type_of(value));
-        let block = type_.bytes();
-        match partition.operand_motion(&loops, index) {
-            Motion::Stationary => 0,
-            Motion::Rotating(_) => ways * moving(&type_),
-            Motion::Streaming(_) => 2 * block,
-            Motion::Whole => block,
-        }
-    };
-    let result = |(index, &value): (usize, &ValueId)| {
-        let mut block = partition.result_block(&loops, index, graph.type_of(value));
-        let as_it_is = block.bytes();
-        block.dtype = block.dtype.accumulated();
-        match partition.result_motion(&loops, index) {
-            // The sum before and the addend, besides the result.
-            Motion::Stationary => 2 * block.bytes(),
-            Motion::Rotating(_) => match partition.slots {
-                Slots::Two => 3 * ways * block.bytes(),
-                // Each addend is added where the sum is.
-                Slots::One => ways * (2 * block.bytes() + two_chunks(&block)),
-            },
-            Motion::Streaming(_) => 2 * as_it_is,
-            Motion::Whole => as_it_is,
-        }
-    };
-    let operands: u64 = node.operands.iter().enumerate().map(operand).sum();
-    operands + node.results.iter().enumerate().map(result).sum::<u64>()
 }
 
 impl<'a> Walk<'a> {

@@ -3,8 +3,9 @@
 use plan::{Assignment, Plan};
 use planner_ir::Partition;
 
-use super::memory::{below_the_most, slots};
+use super::memory::below_the_most;
 use crate::manner::InPlace;
+use crate::slots::slots;
 
 /// Gives operations one slot during which the plan holds too much, if it is to hold so much less at the
 /// fullest moment (bytes).
