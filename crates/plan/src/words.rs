@@ -166,7 +166,7 @@ fn in_words(
     };
     let part = |(word, axes): &(Word, Vec<AxisId>)| {
         let owes = |axis: &AxisId| {
-            partition.steps == 1
+            !partition.moves()
                 || (0..loops.results.len()).any(|it| partition.result(loops, it).owed.contains(axis))
         };
         let owed = if word.sums && axes.iter().any(owes) { "; partial" } else { "" };
@@ -176,6 +176,9 @@ fn in_words(
     words.extend(turned.iter().map(|word| word.text(&format!("in {} steps", partition.steps))));
     if !partition.passed.is_empty() {
         words.push(format!("sums over {} pass", names(&partition.passed)));
+    }
+    if !partition.routed.is_empty() {
+        words.push(format!("rows dispatched over {}", names(&partition.routed_axes())));
     }
     words.extend(family.map(|family| family.words));
     if words.is_empty() { "replicated".to_owned() } else { words.join(", ") }

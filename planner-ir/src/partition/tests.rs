@@ -87,6 +87,69 @@ fn results_that_a_summed_loop_indexes_are_pieces_and_owe_nothing() {
     }
 }
 
+/// Tokens are at rest where their rows are; what they use is where it is split.
+#[test]
+fn rows_are_routed_over_the_axes_that_split_their_parts() {
+    let mesh = Mesh::of_sizes(&[2, 3]);
+    let op = parse_op("experts_gradient activation=silu active=2").unwrap();
+    let of = |shape: &[u64]| Type::new(DType::F32, shape);
+    let operands = [of(&[12, 6]), of(&[12, 6]), of(&[6, 8, 6]), of(&[6, 6, 8]), of(&[12, 6])];
+    let loops = op.loops(&operands, &op.infer(&operands).unwrap());
+    // Of the loops over tokens, experts, units and the hidden size.
+    for (text, taken, made) in [
+        ("[-,b,-,-] routes b", ["[b,-]", "[b,-]", "[b,-,-]"], ["[b,-]", "[b,-]", "[b,-,-]"]),
+        ("[-,a.b,-,-] routes a.b", ["[a.b,-]", "[a.b,-]", "[a.b,-,-]"], ["[a.b,-]", "[a.b,-]", "[a.b,-,-]"]),
+        (
+            "[a,b,-,-] routes *2.b",
+            ["[a.*2.b,-]", "[a.*2.b,-]", "[b,-,-]"],
+            ["[a.*2.b,-]", "[a.*2.b,-]", "[b,-,-] owes a"],
+        ),
+        ("[-,b,a,-] routes b", ["[b,-]", "[b,-]", "[b,a,-]"], ["[b,-] owes a", "[b,-] owes a", "[b,a,-]"]),
+    ] {
+        let partition = parse_partition(&mesh, text).unwrap();
+        assert_eq!(partition.check(&mesh, &loops), Ok(()), "{text}");
+        assert_eq!(partition.display(&mesh).to_string(), text);
+        let show = |layout: crate::Layout| layout.display(&mesh).to_string();
+        let found: Vec<String> = (0..3).map(|it| show(partition.operand(&loops, it))).collect();
+        assert_eq!(found, taken, "{text}");
+        let found: Vec<String> = (0..3).map(|it| show(partition.result(&loops, it))).collect();
+        assert_eq!(found, made, "{text}");
+        assert_eq!(partition.result(&loops, 0).dims, partition.operand(&loops, 4).dims);
+    }
+    for text in [
+        "[-,b,-,-] routes a",
+        "[-,-,-,-] routes b",
+        "[-,b.a,-,-] routes a.b",
+        "[-,a.b,-,-] routes b",
+        "[-,b,-,-] routes b.*2",
+        "[-,b,-,-] passes a routes b",
+        "3 steps [(b+@t:3),b,-,-] routes b",
+    ] {
+        let found = parse_partition(&mesh, text).unwrap().check(&mesh, &loops);
+        assert_eq!(found, Err(PartitionError::Routed), "{text}");
+    }
+    let uneven = parse_partition(&mesh, "[*4.a,b,-,-] routes b").unwrap();
+    assert_eq!(uneven.check(&mesh, &loops), Err(PartitionError::Uneven(crate::LoopId(0), 12, 24)));
+    // A product has no rows that use few of many parts.
+    let routed = parse_partition(&mesh, "[-,a,-] routes a").unwrap();
+    assert_eq!(routed.check(&mesh, &product()), Err(PartitionError::Routed));
+}
+
+/// The share of rows that use one of some parts, against counting all choices of parts.
+#[test]
+fn rows_that_use_a_group_are_counted() {
+    let million = 1_000_000;
+    for (used, parts, groups) in [(1, 4, 2), (2, 4, 4), (2, 8, 2), (3, 6, 3), (4, 4, 2), (8, 6, 6)] {
+        let own = (1u64 << (parts / groups)) - 1;
+        let sets: Vec<u64> =
+            (0..1u64 << parts).filter(|it| u64::from(it.count_ones()) == used.min(parts)).collect();
+        let hits = u64::try_from(sets.iter().filter(|&it| it & own != 0).count()).unwrap();
+        let all = u64::try_from(sets.len()).unwrap();
+        let found = super::share_of_rows(million, used, parts, groups);
+        assert!(found.abs_diff(million * hits / all) <= 1 + used, "{used} of {parts} in {groups}: {found}");
+    }
+}
+
 /// A bias goes in steps with the channels that it is added to. Where a sum is made of several
 /// addends, of devices or of steps, it would be added to each.
 #[test]

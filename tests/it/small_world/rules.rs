@@ -3,7 +3,7 @@
 
 use std::collections::BTreeMap;
 
-use planner_ir::{Graph, Layout, Mesh, Node, Output, Slots, Source, ValueId, Ways};
+use planner_ir::{Graph, Layout, Mesh, Move, Node, Output, Partition, Route, Slots, Source, ValueId, Ways};
 use rewrite::{Choice, Offer, Space, Splits, Steps, space};
 
 use super::cases::{self, Case};
@@ -47,12 +47,49 @@ fn check(case: &Case, mesh: &Mesh) -> usize {
     let Some(node) = graph.nodes.first() else { return 0 };
     let mut worlds: Vec<World<'_>> = case.trials.iter().map(|trial| World::new(case, trial, mesh)).collect();
     for choice in space.choices[0].iter() {
-        let [operands, results] = layouts_of(&space, node, choice);
+        let [operands, results] = match choice.partition.routed[..] {
+            [] => layouts_of(&space, node, choice),
+            _ => met(case, mesh, &choice.partition, layouts_of(&space, node, choice)),
+        };
         let right = worlds.iter_mut().all(|world| world.is_right(&operands, &results));
         assert!(right, "{} on {mesh}: {}", case.op, choice.partition.display(mesh));
     }
     check_moves(&graph, &space, mesh);
     space.choices[0].len()
+}
+
+/// The layouts in which an operation whose rows are routed is computed: those at rest with all rows of a group
+/// gathered, and before the sums of what is made of rows are scattered.
+fn met(case: &Case, mesh: &Mesh, partition: &Partition, at_rest: [Vec<Layout>; 2]) -> [Vec<Layout>; 2] {
+    let types = [case.operand_types(), case.result_types()];
+    let loops = case.op.loops(&types[0], &types[1]);
+    let met = partition.met();
+    let operands: Vec<Layout> = (0..types[0].len()).map(|it| met.operand(&loops, it)).collect();
+    let results: Vec<Layout> = (0..types[1].len()).map(|it| met.result(&loops, it)).collect();
+    let all = [(&loops.operands, &operands), (&loops.results, &results)];
+    for (side, (index, met)) in all.into_iter().enumerate() {
+        for (number, (dims, met)) in index.iter().zip(met).enumerate() {
+            let (type_, at_rest) = (&types[side][number], &at_rest[side][number]);
+            let gathered = Move::AllGather { dim: 0, digits: partition.routed.len() };
+            let scattered = Move::ReduceScatter { dim: 0, digits: partition.routed.clone() };
+            let (from, step, to) = match (partition.route(&loops, dims), side) {
+                (Route::Stays, _) => {
+                    assert_eq!(at_rest, met);
+                    continue;
+                }
+                // What says which row uses what has rows at rest, and parts where it is used.
+                (Route::Gates, _) => {
+                    let parts = |layout: &Layout| layout.dims[1].clone();
+                    assert_eq!((parts(at_rest), parts(met)), (vec![], partition.loops[1].clone()));
+                    continue;
+                }
+                (Route::Rows, 0) => (at_rest, gathered, met),
+                (Route::Rows, _) => (met, scattered, at_rest),
+            };
+            assert_eq!(step.apply(mesh, type_, from).as_ref(), Ok(to), "{}", partition.display(mesh));
+        }
+    }
+    [operands, results]
 }
 
 /// Checks every move of a space.

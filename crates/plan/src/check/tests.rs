@@ -3,6 +3,7 @@
 mod elements; // what devices hold, element by element
 mod mutants; // plans made wrong in one place
 mod pipelines; // pipelines made wrong in one place
+mod routed; // rows that are routed
 mod steps; // partitions in time, by counting and by their digits
 mod training; // what is said of training steps
 

@@ -85,6 +85,7 @@ fn every_map(mesh: &Mesh, size: u64, offsets: i64) -> Vec<Partition> {
                         through: 0,
                         ways: Ways::One,
                         slots: Slots::Two,
+                        routed: vec![],
                     });
                 }
             }

@@ -1,0 +1,86 @@
+//! Plans whose rows are routed, right and made wrong in one place.
+
+use planner_ir::{AxisId, Mesh, parse_graph, parse_layout, parse_partition};
+
+use super::super::check;
+use crate::{Assignment, Copy, Plan, samples};
+
+/// Experts over four devices, and their gradients: two by two in groups that share experts.
+fn routed() -> Plan {
+    let graph = parse_graph(
+        r#"graph "experts" {
+  %0 = input "x" : f32[24,8]
+  %1 = input "gates" : f32[24,6]
+  %2 = weight "up" : f32[6,4,8]
+  %3 = weight "down" : f32[6,8,4]
+  %4 = input "dy" : f32[24,8]
+  %5 = experts activation=silu active=2 %0 %1 %2 %3 : f32[24,8] # origin "experts"
+  %6, %7, %8, %9 = experts_gradient activation=silu active=2 %0 %1 %2 %3 %4 : f32[24,8], f32[24,6], f32[6,4,8], f32[6,8,4] # origin "gradient"
+  return "y" %5
+}
+"#,
+    )
+    .unwrap();
+    let mesh = Mesh::of_sizes(&[2, 2]);
+    // Of tokens, experts, units, the hidden size and again that.
+    let forward = parse_partition(&mesh, "[a,b,-,-,-] routes *3.b").unwrap();
+    let gradient = parse_partition(&mesh, "[a,b,-,-] routes *3.b").unwrap();
+    let mut plan = Plan { graph, mesh: mesh.clone(), ..samples::example() };
+    plan.machine.devices = 4;
+    plan.transfers.clear();
+    plan.outputs = vec![Copy::Made];
+    plan.estimate.clear();
+    let texts = [
+        "[a.*3.b,-]",
+        "[a.*3.b,-]",
+        "[b,-,-]",
+        "[b,-,-]",
+        "[a.*3.b,-]",
+        "[a.*3.b,-]",
+        "[a.*3.b,-]",
+        "[a.*3.b,-]",
+        "[b,-,-] owes a",
+        "[b,-,-] owes a",
+    ];
+    plan.layouts = texts.iter().map(|text| parse_layout(&mesh, text).unwrap()).collect();
+    let assignments =
+        [(forward, 4), (gradient, 5)].into_iter().enumerate().map(|(node, (partition, count))| {
+            let it = &plan.graph.nodes[node];
+            let types = [&it.operands, &it.results].map(|values| plan.graph.types_of(values));
+            let loops = it.op.loops(&types[0], &types[1]);
+            let bytes = crate::bytes_of_steps(&mesh, &loops, (&types[0], &types[1]), &partition);
+            Assignment::Computed { partition, operands: vec![Copy::Made; count], bytes, seconds: 0.0 }
+        });
+    plan.assignments = assignments.collect();
+    samples::with_memory(plan)
+}
+
+#[test]
+fn rows_that_are_routed_are_checked() {
+    let plan = routed();
+    assert_eq!(check(&plan), Ok(()));
+    // 6 rows at rest, of 8 numbers, of which a share of 1 - (3/6) (2/5) uses experts of the other device.
+    let Assignment::Computed { bytes, .. } = &plan.assignments[0] else { unreachable!() };
+    assert_eq!(bytes[..2], [4 * (6 * 8 * 4 * 4 / 5 + 1), 4 * 6 * 3 * 4]);
+    type Change = fn(&mut Plan);
+    let changes: [(&str, Change); 6] = [
+        ("operand-layout", |plan| plan.layouts[0] = parse_layout(&plan.mesh, "[a.b,-]").unwrap()),
+        ("operand-layout", |plan| plan.layouts[1] = parse_layout(&plan.mesh, "[a,b]").unwrap()),
+        ("result-layout", |plan| plan.layouts[5] = parse_layout(&plan.mesh, "[a,-]").unwrap()),
+        ("result-owed", |plan| plan.layouts[6].owed.push(AxisId(1))),
+        ("bytes", |plan| {
+            let Assignment::Computed { bytes, .. } = &mut plan.assignments[1] else { unreachable!() };
+            bytes[0] *= 2;
+        }),
+        ("partition", |plan| {
+            let Assignment::Computed { partition, .. } = &mut plan.assignments[1] else { unreachable!() };
+            partition.routed[1].terms[0].0 = AxisId(0);
+        }),
+    ];
+    for (rule, change) in changes {
+        let mut wrong = plan.clone();
+        change(&mut wrong);
+        let found = check(&wrong).unwrap_err();
+        assert!(found.0.iter().any(|it| it.rule == rule), "{rule} is not among {found}");
+    }
+}
