@@ -100,7 +100,11 @@ fn operation(op: &Op, partition: &Partition, alike: Alike) -> String {
         (steps, 0) => format!("{IN_TIME}{steps} steps"),
         (steps, axes) => format!("{IN_TIME}{steps} steps, streams over {axes} axes"),
     };
-    format!("{} with loops [{}]{passed}{time}", variant(op), loops.join(" "))
+    let routed = match partition.routed[..] {
+        [] => String::new(),
+        ref digits => format!(", rows routed by {}", shown(digits)),
+    };
+    format!("{} with loops [{}]{passed}{time}{routed}", variant(op), loops.join(" "))
 }
 
 /// What stands before the steps of what is done in several.
