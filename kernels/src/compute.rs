@@ -102,6 +102,7 @@ fn moves_bytes(op: &Op) -> bool {
         | Op::Amax { .. }
         | Op::Quantize { .. }
         | Op::QuantizeBlocks { .. }
+        | Op::QuantizeNvfp4(_)
         | Op::ScaledContract { .. }
         | Op::Region(_) => true,
         Op::ScatterElements { scatter, .. } | Op::ScatterNd { scatter } => *scatter == Scatter::Replace,
@@ -125,17 +126,18 @@ fn dispatch(op: &Op, operands: &[Tensor], results: &mut [TensorMut]) -> Result<(
             [x, number] => generate::round_stochastically(*seed, (x, Some(number)), single(results)?),
             _ => Err(unfit(operands.len())),
         },
-        Op::Amax { .. } => {
+        Op::Amax { rotated, .. } => {
             let [x] = these(operands, "1")?;
-            narrow::amax(x, single(results)?)
+            narrow::amax(*rotated, x, single(results)?)
         }
         Op::Quantize { .. } => narrow::quantize(these(operands, "2")?, pair(results)?),
         Op::QuantizeBlocks { dim, block, .. } => {
             let [x] = these(operands, "1")?;
             narrow::quantize_blocks(*dim, *block, x, pair(results)?)
         }
+        Op::QuantizeNvfp4(how) => narrow::quantize_nvfp4(how, operands, results),
         Op::ScaledContract { contract, .. } => {
-            narrow::scaled_contract(contract, these(operands, "4")?, single(results)?)
+            narrow::scaled_contract(contract, operands, single(results)?)
         }
         Op::GatedGradient(activation) => {
             let operands = these(operands, "3")?;

@@ -103,7 +103,7 @@ fn rounded(x: f32, random: u64) -> bf16 {
 }
 
 /// Where randomness starts: another place for each number, if one is given.
-fn seed_of(seed: u64, number: Option<&Tensor>) -> Result<u64, KernelError> {
+pub(crate) fn seed_of(seed: u64, number: Option<&Tensor>) -> Result<u64, KernelError> {
     match number.map(|number| indices(number)).transpose()?.as_deref() {
         None => Ok(seed),
         Some(&[number]) => Ok(mixed(seed).wrapping_add(number.cast_unsigned())),
@@ -116,7 +116,7 @@ fn seed_of(seed: u64, number: Option<&Tensor>) -> Result<u64, KernelError> {
 
 /// Does something for each element of a block: its place there, and its position in the whole value,
 /// row-major.
-fn for_each_place(x: &Tensor, mut each: impl FnMut(usize, u64)) -> Result<(), KernelError> {
+pub(crate) fn for_each_place(x: &Tensor, mut each: impl FnMut(usize, u64)) -> Result<(), KernelError> {
     let spans: Vec<_> = (0..x.shape.len()).map(|dim| x.span(dim)).collect();
     let whole: Vec<u64> = spans.iter().map(|span| span.extent).collect();
     element_count(&whole)?;
@@ -152,7 +152,7 @@ fn random(seed: u64, position: u64) -> f64 {
 }
 
 /// Bits that depend on the seed and the position alone.
-fn bits(seed: u64, position: u64) -> u64 {
+pub(crate) fn bits(seed: u64, position: u64) -> u64 {
     mixed(mixed(seed).wrapping_add(position))
 }
 

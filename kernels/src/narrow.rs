@@ -1,4 +1,6 @@
-//! Numbers of 8 bits with scales: magnitudes, quantisation, and sums of products of them.
+//! Numbers of 8 and 4 bits with scales: magnitudes, quantisation, and sums of products of them.
+
+mod nvfp4; // numbers of 4 bits
 
 use planner_ir::{Contract, DType, Type};
 
@@ -9,6 +11,7 @@ use crate::error::KernelError;
 use crate::float8::Format;
 use crate::number::Number;
 use crate::widen::converted;
+pub(crate) use nvfp4::quantize_nvfp4;
 
 /// What an exponent of a block's scale is above the scale's.
 const BIAS: i32 = 127;
@@ -16,10 +19,16 @@ const BIAS: i32 = 127;
 /// The exponent of a block that has what is not finite.
 const NOT_FINITE: u8 = 255;
 
-/// `y[p..] = the largest of |x|` in each part.
-pub(crate) fn amax(x: &Tensor, y: &mut TensorMut) -> Result<(), KernelError> {
+/// `y[p..] = the largest of |x|` in each part, after a random Hadamard transform along a dimension, if one is
+/// said.
+pub(crate) fn amax(turned: Option<usize>, x: &Tensor, y: &mut TensorMut) -> Result<(), KernelError> {
     let wide = converted(x, DType::F32)?;
-    let (numbers, shape, parts) = (wide.elements::<f32>()?, extents(x.shape)?, extents(y.shape)?);
+    let turned = turned.map(|dim| nvfp4::rotated(dim, x)).transpose()?;
+    let numbers = match &turned {
+        Some(turned) => turned,
+        None => wide.elements::<f32>()?,
+    };
+    let (shape, parts) = (extents(x.shape)?, extents(y.shape)?);
     let misfit =
         || KernelError::Shape { of: "parts of a value", found: y.shape.to_vec(), expected: x.shape.to_vec() };
     let falls = parts.len() == shape.len()
@@ -127,15 +136,25 @@ fn scaled(exponent: u8) -> f32 {
 /// `y = sum of a · scale · b · scale`.
 pub(crate) fn scaled_contract(
     labels: &Contract,
-    [a, b, of_a, of_b]: [&Tensor; 4],
+    operands: &[Tensor],
     y: &mut TensorMut,
 ) -> Result<(), KernelError> {
-    let [a, b] = [dequantised(a, of_a)?, dequantised(b, of_b)?];
-    if y.dtype == DType::F32 {
-        return contract(labels, [&a.tensor(), &b.tensor()], y);
-    }
+    let (a, b, all) = match operands {
+        [a, b, of_a, of_b] => (dequantised(a, of_a)?, dequantised(b, of_b)?, 1.0),
+        [a, b, of_a, of_b, all_a, all_b] => {
+            let one = |it: &Tensor| it.elements::<f32>()?.first().copied().ok_or(KernelError::Size);
+            (nvfp4::unpacked(a, of_a)?, nvfp4::unpacked(b, of_b)?, one(all_a)? * one(all_b)?)
+        }
+        _ => {
+            let found = operands.len();
+            return Err(KernelError::Count { of: "operands", found, expected: "4 or 6" });
+        }
+    };
     let mut wide = Array::zeros(Type::new(DType::F32, y.shape))?;
     contract(labels, [&a.tensor(), &b.tensor()], &mut wide.tensor_mut())?;
+    if operands.len() > 4 {
+        wide.tensor_mut().elements_mut::<f32>()?.iter_mut().for_each(|it| *it *= all);
+    }
     cast(&wide.tensor(), y)
 }
 

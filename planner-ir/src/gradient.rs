@@ -114,6 +114,7 @@ impl Op {
             | Self::Amax { .. }
             | Self::Quantize { .. }
             | Self::QuantizeBlocks { .. }
+            | Self::QuantizeNvfp4(_)
             | Self::ScaledContract { .. }
             | Self::UnaryGradient(_)
             | Self::GatedGradient(_)

@@ -23,7 +23,9 @@ use gradients::{
     same_floats, smooth, update_type,
 };
 use movement::{concat_type, elements_indexed, gather_nd_type, pad_type, slice_type};
-use narrow::{amax_type, quantize_blocks_type, quantize_type, scaled_contract_type};
+use narrow::{
+    amax_type, quantize_blocks_type, quantize_nvfp4_type, quantize_type, scaled_contract_type,
+};
 use products::{
     attention_merge_type, attention_type, contract_type, conv_type, dequantize_type, experts_type,
     region_type,
@@ -249,9 +251,10 @@ impl Op {
                 numbered(operands)?;
                 one(DType::BF16, operands[0].shape.clone())
             }
-            Self::Amax { parts } => amax_type(parts, operands),
+            Self::Amax { parts, rotated } => amax_type(parts, *rotated, operands),
             Self::Quantize { to } => quantize_type(*to, operands),
             Self::QuantizeBlocks { to, dim, block } => quantize_blocks_type(*to, *dim, *block, operands),
+            Self::QuantizeNvfp4(it) => quantize_nvfp4_type(it, operands),
             Self::ScaledContract { contract, to } => scaled_contract_type(contract, *to, operands),
             Self::UnaryGradient(function) => {
                 smooth(*function, operands)?;
@@ -314,7 +317,10 @@ impl Op {
             Self::LayerNorm { .. } | Self::Conv(_) => (found == 2 || found == 3, "2 or 3"),
             Self::Dequantize { .. } => (found == 2 || found == 3, "2 or 3"),
             Self::RmsNorm { .. } => (found == 2, "2"),
-            Self::AttentionMerge | Self::ScaledContract { .. } => (found == 4, "4"),
+            Self::AttentionMerge => (found == 4, "4"),
+            Self::QuantizeNvfp4(it) if it.seed.is_some() => (found == 3, "3"),
+            Self::QuantizeNvfp4(_) => (found == 2, "2"),
+            Self::ScaledContract { .. } => (found == 4 || found == 6, "4 or 6"),
             Self::Attention(Attention { sinks: true, .. }) => ((4..=7).contains(&found), "4 to 7"),
             Self::Attention(_) => ((3..=6).contains(&found), "3 to 6"),
             Self::AttentionGradient { mask: true, .. } => (found == 7 || found == 9, "7 or 9"),

@@ -7,6 +7,7 @@
 mod attributes; // what operations of one kind differ in
 mod class; // what kind of work operations are
 mod merging; // how parts of results are made one
+mod nvfp4; // numbers of 4 bits with scales
 mod recurrence; // states that go from token to token
 mod region; // programs whose shapes depend on data
 
@@ -19,6 +20,7 @@ pub use class::{
     OpClass,
 };
 pub use merging::Merging;
+pub use nvfp4::{Nvfp4, numbers, packed_dim};
 pub use recurrence::Recurrence;
 pub use region::{Dynamic, Region, RegionNode};
 
@@ -371,6 +373,8 @@ pub enum Op {
     Amax {
         /// How many parts each dimension has.
         parts: Vec<u64>,
+        /// The dimension along which a random Hadamard transform is done to each 16 elements first.
+        rotated: Option<usize>,
     },
     /// Each element over one scale for all, as the nearest number of 8 bits: `y = x / scale`, where `scale =
     /// amax / largest number of the type`, and 1 where that is below the normal numbers of f32, or not finite.
@@ -397,9 +401,16 @@ pub enum Op {
         /// How many elements share a scale.
         block: u64,
     },
+    /// Each element as a number of 4 bits (E2M1) with a scale of 8 (E4M3) for each block of 16, and one for all:
+    /// `all = amax / (6 · 448)`, `scale = largest magnitude of the block / 6 / all`, `y = x / (scale · all)`.
+    /// What is beyond 6 is 6. Operands x, the largest magnitudes (f32) of its parts, of which amax is the
+    /// largest, and for stochastic rounding a number (i64) that makes it another one; results the numbers (u8,
+    /// two in a byte), the scales of blocks, and the scale of all (f32), of no dimensions.
+    QuantizeNvfp4(Nvfp4),
     /// A sum of products of quantised numbers, each times its scale. Operands a and b, of 8 bits each, and the
     /// scales of a and of b: one number (f32) of no dimensions, or exponents plus 127 (u8) of as many blocks as
-    /// they have along each dimension. Summed in f32.
+    /// they have along each dimension. Or of 4 bits, two in a byte (u8), the scales (f8e4m3fn) of their blocks,
+    /// and of each the scale of all (f32). Summed in f32.
     ScaledContract {
         /// The sum.
         contract: Contract,

@@ -108,6 +108,7 @@ pub(crate) fn infer(op: &Op, operands: &[Outline]) -> Option<Vec<Outline>> {
         | Op::Amax { .. }
         | Op::Quantize { .. }
         | Op::QuantizeBlocks { .. }
+        | Op::QuantizeNvfp4(_)
         | Op::ScaledContract { .. }
         | Op::UnaryGradient(_)
         | Op::GatedGradient(_)

@@ -62,25 +62,31 @@ pub enum Precision {
     Fp8,
     /// In bf16, but for the products of linear layers: of numbers of 8 bits with a scale for each 32 of them.
     Mxfp8,
+    /// In bf16, but for the products of linear layers of all but the last blocks: of numbers of 4 bits with a
+    /// scale for each 16 of them and one for each value.
+    Nvfp4,
     /// In what the model's file says, value by value; what it has in less than f32 is kept in f32 besides.
     File,
 }
 
-/// How many numbers of 8 bits share a scale.
+/// How many narrow numbers share a scale.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Scaling {
     /// All of a value.
     Whole,
     /// Each 32 that are summed one after another.
     Blocks,
+    /// Each 16 of 4 bits that are summed one after another, of weights 16 by 16, and all of a value one more.
+    Nvfp4,
 }
 
 impl Precision {
-    /// How numbers of 8 bits are scaled, where products of linear layers are of such.
+    /// How narrow numbers are scaled, where products of linear layers are of such.
     pub fn scaling(self) -> Option<Scaling> {
         match self {
             Self::Fp8 => Some(Scaling::Whole),
             Self::Mxfp8 => Some(Scaling::Blocks),
+            Self::Nvfp4 => Some(Scaling::Nvfp4),
             Self::F32 | Self::Bf16 | Self::Bf16Stochastic | Self::File => None,
         }
     }
@@ -130,6 +136,7 @@ impl fmt::Display for Precision {
             Self::Bf16Stochastic => "bf16-stochastic",
             Self::Fp8 => "fp8",
             Self::Mxfp8 => "mxfp8",
+            Self::Nvfp4 => "nvfp4",
             Self::File => "file",
         })
     }

@@ -38,9 +38,11 @@ pub fn forward(raised: &Graph, recipe: &Recipe) -> Result<Graph, TrainError> {
     match recipe.precision {
         Precision::File => Ok(graph),
         Precision::F32 => in_f32(graph, recipe),
-        Precision::Bf16 | Precision::Bf16Stochastic | Precision::Fp8 | Precision::Mxfp8 => {
-            in_bf16(&in_f32(graph, recipe)?, recipe)
-        }
+        Precision::Bf16
+        | Precision::Bf16Stochastic
+        | Precision::Fp8
+        | Precision::Mxfp8
+        | Precision::Nvfp4 => in_bf16(&in_f32(graph, recipe)?, recipe),
     }
 }
 

@@ -20,7 +20,7 @@ mod precision; // a model that computes in bf16
 mod dropout; // other randomness in each step
 mod derived; // what a training step is
 mod step; // how it is derived
-mod narrow; // products of linear layers in 8 bits
+mod narrow; // products of linear layers in 8 and 4 bits
 mod late; // conversions where they are read
 mod tape; // the forward program again, and its gradients backward
 mod tiles; // gradients of parameters that are used in slices
@@ -95,7 +95,7 @@ pub enum TrainError {
     /// What is kept of a block are not operations of it in ascending order; the block's number, its
     /// operations.
     Kept(usize, usize),
-    /// No product can be in the 8 bits that are asked for.
+    /// No product can be as narrow as is asked for.
     Wide(Precision),
 }
 
@@ -107,7 +107,7 @@ impl fmt::Display for TrainError {
             }
             Self::Wide(precision) => write!(
                 f,
-                "`--precision {precision}`: no product of a linear layer before the last can be in 8 bits: its rows, \
+                "`--precision {precision}`: no product of a linear layer before the last can be narrow: its rows, \
                  its columns and what it sums over have to be multiples of 16, and in blocks of 32 for mxfp8; other \
                  sizes of the batch or the sequence would help, or `--precision bf16`"
             ),

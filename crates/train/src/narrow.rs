@@ -1,4 +1,4 @@
-//! Products of linear layers in numbers of 8 bits.
+//! Products of linear layers in numbers of 8 or 4 bits.
 //!
 //! ```text
 //! y  = x · w           ─►  y  = q(x) · q(w)          q: the nearest numbers of 8 bits, each over a scale
@@ -14,44 +14,45 @@
 //! exponents (E5M2). With a scale for each 32 numbers that are summed all have more digits; a value that is
 //! summed over in two products is made narrow twice.
 //!
+//! In 4 bits, blocks of 16 have scales of 8 bits, and values one more. Those of weights are squares, so that both
+//! products that read a weight read the same numbers. Gradients are rounded by chance, and both operands of a
+//! weight's gradient are turned by a random Hadamard transform of 16. The last blocks of a model stay in bf16.
+//!
 //! Source: which products, and which types: NVIDIA Transformer Engine, recipes `Float8CurrentScaling`
 //! (`fp8_format=HYBRID`) and `MXFP8BlockScaling` (E4M3); Megatron Core's `ColumnParallelLinear` of the output
 //! layer, which is not one of Transformer Engine; torchtitan's `filter_fqns: ["output"]`. Types: Micikevicius et
 //! al., "FP8 Formats for Deep Learning", 2022; blocks: Mishra et al., "Recipes for Pre-training LLMs with
-//! MXFP8", 2025.
+//! MXFP8", 2025. Of 4 bits: Transformer Engine's `NVFP4BlockScaling`; NVIDIA, "Pretraining Large Language Models
+//! with NVFP4", arXiv 2509.25149, section 4.
 
-use std::collections::BTreeMap;
+mod products; // which products are narrow, and how their operands fall into blocks
+
+use std::collections::{BTreeMap, BTreeSet};
 
 use plan::{Precision, Scaling};
-use planner_ir::{Contract, DType, Graph, Label, Node, NodeId, Op, OpClass, Phase};
-use planner_ir::{Source, StateKind, Type, ValueId};
+use planner_ir::{Binary, Contract, DType, Graph, Node, NodeId, Nvfp4, Op, Phase, Real, Source, Type, ValueId};
 
+use crate::SEED;
 use crate::derived::Step;
 use crate::ends::end;
 use crate::prune::Emitted;
+use products::{BLOCK, Side, block_dims, fours, is_aligned, linear, parts, side, stay_wide, weights};
 
-/// What extents of a product are a multiple of: 16 bytes.
-///
-/// Source: NVIDIA cuBLAS documentation, "8-bit Floating Point Data Types (FP8) Usage".
-const ALIGNED: u64 = 16;
+/// What stochastic rounding starts from in a block of the model, of the first value.
+const FIRST_SEED: u64 = 1 << 32;
 
-/// How many numbers share a scale.
-///
-/// Source: Open Compute Project, "Microscaling Formats (MX) Specification", version 1.0, section 5.2.
-const BLOCK: u64 = 32;
-
-/// How many parts the magnitudes of a value are found in, along its last dimension and along the others
-/// together, at most: so many devices may each have one.
-const PARTS: [u64; 2] = [32, 512];
-
-/// The step with the products of its linear layers in 8 bits, if that is its precision.
+/// The step with the products of its linear layers in 8 or 4 bits, if that is its precision.
 pub(crate) fn narrowed(step: Step, precision: Precision) -> Step {
     let Some(scaling) = precision.scaling() else { return step };
     let weights = weights(&step.graph);
+    let mut linear = linear(&step.graph, &weights);
+    if scaling == Scaling::Nvfp4 {
+        stay_wide(&step, &mut linear);
+    }
     let mut narrowing = Narrowing {
         step: &step,
         scaling,
-        linear: linear(&step.graph, &weights),
+        linear,
         weights,
         to: Graph { name: step.graph.name.clone(), ..Graph::default() },
         homes: Vec::new(),
@@ -60,6 +61,7 @@ pub(crate) fn narrowed(step: Step, precision: Precision) -> Step {
         places: Vec::new(),
         kept: BTreeMap::new(),
         known: BTreeMap::new(),
+        chances: BTreeMap::new(),
     };
     narrowing.copy();
     let Narrowing { to, homes, forward, places, .. } = narrowing;
@@ -68,57 +70,34 @@ pub(crate) fn narrowed(step: Step, precision: Precision) -> Step {
     narrow
 }
 
-/// For each value, whether it is a weight, or one taken apart.
-fn weights(graph: &Graph) -> Vec<bool> {
-    let is_weight = |source: &Source| match source {
-        Source::Weight(_) => true,
-        Source::State(state) => state.kind == StateKind::Parameter,
-        Source::Input(_) | Source::Result { .. } => false,
-    };
-    let mut weights: Vec<bool> = graph.values.iter().map(|value| is_weight(&value.source)).collect();
-    for (node, on) in graph.nodes.iter().zip(graph.on_parameters()) {
-        let any = on && node.operands.iter().any(|operand| weights[operand.0]);
-        for result in &node.results {
-            weights[result.0] = any;
-        }
-    }
-    weights
-}
-
-/// For each operation, whether it is the forward product of a linear layer: of a weight with what is none,
-/// followed by other products.
-fn linear(graph: &Graph, weights: &[bool]) -> Vec<bool> {
-    // For each value, whether it leads to another product.
-    let mut leads = vec![false; graph.values.len()];
-    let mut linear = vec![false; graph.nodes.len()];
-    for (index, node) in graph.nodes.iter().enumerate().rev().filter(|(_, it)| it.phase == Phase::Forward) {
-        let class = node.op.class();
-        let follows = node.results.iter().any(|result| leads[result.0]);
-        if let (OpClass::MatrixProduct(_), [a, b]) = (class, &node.operands[..]) {
-            linear[index] = follows && weights[a.0] != weights[b.0];
-        }
-        let is_product = matches!(
-            class,
-            OpClass::MatrixProduct(_) | OpClass::Attention(_) | OpClass::Recurrence(_) | OpClass::Experts(_)
-        );
-        for operand in &node.operands {
-            leads[operand.0] |= follows || is_product;
-        }
-    }
-    linear
+/// How a value is made narrow.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
+enum Form {
+    /// By one scale, to these elements.
+    Whole(DType),
+    /// By one scale for each 32 along a dimension.
+    Blocks(usize),
+    /// To 4 bits. Its seed says only whether numbers are rounded by chance.
+    Nvfp4(Nvfp4),
 }
 
 /// A value as a product reads it.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 struct Quantised {
     value: ValueId,
     /// The block that it is made for.
     home: usize,
     /// Whether the backward part reads it.
     back: bool,
-    to: DType,
-    /// The dimension that blocks lie along, if there are some.
-    dim: Option<usize>,
+    form: Form,
+}
+
+/// What rounding by chance starts from in a block of the model.
+struct Chance {
+    /// A number of the micro-batch and the block.
+    number: ValueId,
+    /// How many values are rounded so far.
+    count: u64,
 }
 
 /// A step being made narrow.
@@ -137,9 +116,11 @@ struct Narrowing<'a> {
     /// For each operation of the step, that of the narrow one.
     places: Vec<NodeId>,
     /// The numbers and scales of weights: once for all products of a block.
-    kept: BTreeMap<Quantised, [ValueId; 2]>,
+    kept: BTreeMap<Quantised, Vec<ValueId>>,
     /// The numbers and scales of what products read: once for all of a block, of weights for those of a part.
-    known: BTreeMap<Quantised, [ValueId; 2]>,
+    known: BTreeMap<Quantised, Vec<ValueId>>,
+    /// For each block of the model that rounds by chance.
+    chances: BTreeMap<usize, Chance>,
 }
 
 impl Narrowing<'_> {
@@ -151,15 +132,20 @@ impl Narrowing<'_> {
                 self.map[value.0] = self.to.push_value(it.type_.clone(), it.source.clone());
             }
         }
+        let chances = self.rounds_by_chance();
         for id in from.node_ids() {
             let node = from.node(id);
+            let home = self.step.homes[id.0];
+            if node.phase == Phase::Forward && chances.contains(&home) && !self.chances.contains_key(&home) {
+                self.start_chances(node, home);
+            }
             let (op, operands) = match self.product(id) {
-                Some(product) => self.narrow(node, product, self.step.homes[id.0]),
+                Some(product) => self.narrow(node, product, home),
                 None => (node.op.clone(), node.operands.iter().map(|it| self.map[it.0]).collect()),
             };
             let forward = self.step.forward[id.0].map(|it| self.places[it.0]);
             let types = from.types_of(&node.results);
-            let results = self.push(node, op, operands, types, (self.step.homes[id.0], forward));
+            let results = self.push(node, op, operands, types, (home, forward));
             for (from, to) in node.results.iter().zip(results) {
                 self.map[from.0] = to;
             }
@@ -183,82 +169,112 @@ impl Narrowing<'_> {
         results
     }
 
-    /// The sum of a product of a linear layer that is made narrow, and the elements of its operands.
-    fn product(&self, id: NodeId) -> Option<(Contract, [DType; 2])> {
+    /// The blocks of the model in which values are rounded by chance.
+    fn rounds_by_chance(&self) -> BTreeSet<usize> {
+        let by_chance = |it: &Form| matches!(it, Form::Nvfp4(it) if it.seed.is_some());
+        let ids = self.step.graph.node_ids();
+        let those = ids.filter(|&id| self.product(id).is_some_and(|(_, forms)| forms.iter().any(by_chance)));
+        those.map(|id| self.step.homes[id.0]).collect()
+    }
+
+    /// Makes the number from which chances of a block start: an input, plus how many such blocks come before.
+    /// Blocks hand the sum on, so that equal ones stay equal.
+    fn start_chances(&mut self, like: &Node, home: usize) {
+        let like = Node { origin: "rounding".to_owned(), ..like.clone() };
+        let type_ = || Type::new(DType::I64, []);
+        let before = self.chances.values().next_back().map(|it| it.number);
+        let before = before.unwrap_or_else(|| {
+            let source = Source::Input(SEED.to_owned());
+            let known = self.to.value_ids().find(|it| self.to.value(*it).source == source);
+            known.unwrap_or_else(|| self.to.push_value(type_(), source))
+        });
+        let fill = Op::Fill { result: type_(), value: Real(1.0) };
+        let one = self.push(&like, fill, vec![], vec![type_()], (home, None))[0];
+        let add = Op::Binary(Binary::Add);
+        let number = self.push(&like, add, vec![before, one], vec![type_()], (home, None))[0];
+        self.chances.insert(home, Chance { number, count: 0 });
+    }
+
+    /// The sum of a product of a linear layer that is made narrow, and the forms of its operands.
+    fn product(&self, id: NodeId) -> Option<(Contract, [Form; 2])> {
         let graph = &self.step.graph;
         let node = graph.node(id);
         let Op::Contract(contract) = &node.op else { return None };
         let of =
             if self.linear[id.0] { id } else { self.step.forward[id.0].filter(|it| self.linear[it.0])? };
         let Op::Contract(forward) = &graph.node(of).op else { return None };
-        let gradients = match self.scaling {
-            Scaling::Whole => DType::F8E5M2,
-            Scaling::Blocks => DType::F8E4M3FN,
-        };
-        // Forward, done again, towards the left operand, towards the right one.
-        let types = if contract == forward {
-            [DType::F8E4M3FN, DType::F8E4M3FN]
-        } else if [&contract.left, &contract.right] == [&forward.result, &forward.right] {
-            [gradients, DType::F8E4M3FN]
-        } else if [&contract.left, &contract.right] == [&forward.left, &forward.result] {
-            [DType::F8E4M3FN, gradients]
-        } else {
-            return None;
-        };
+        let side = side(contract, forward)?;
         let operands = graph.types_of(&node.operands);
         let right = operands.iter().all(|it| it.dtype == DType::BF16) && is_aligned(contract, &operands);
-        let blocks = self.scaling == Scaling::Whole || block_dims(contract, &operands).is_some();
-        (right && blocks).then(|| (contract.clone(), types))
+        if !right {
+            return None;
+        }
+        let forms = match self.scaling {
+            Scaling::Whole => {
+                let gradient = Form::Whole(DType::F8E5M2);
+                let value = Form::Whole(DType::F8E4M3FN);
+                match side {
+                    Side::Result => [value.clone(), value],
+                    Side::Left => [gradient, value],
+                    Side::Right => [value, gradient],
+                }
+            }
+            Scaling::Blocks => block_dims(contract, &operands)?.map(Form::Blocks),
+            Scaling::Nvfp4 => {
+                let first = graph.node(of);
+                let types = graph.types_of(&first.operands);
+                let weight = usize::from(self.weights[first.operands[1].0]);
+                fours(forward, &types, weight, side)?.map(Form::Nvfp4)
+            }
+        };
+        Some((contract.clone(), forms))
     }
 
     /// The operation and the operands of a product that is made narrow.
     fn narrow(
         &mut self,
         node: &Node,
-        (contract, types): (Contract, [DType; 2]),
+        (contract, [a, b]): (Contract, [Form; 2]),
         home: usize,
     ) -> (Op, Vec<ValueId>) {
-        let operands = self.step.graph.types_of(&node.operands);
-        let dims = match self.scaling {
-            Scaling::Whole => [None, None],
-            Scaling::Blocks => block_dims(&contract, &operands).map_or([None, None], |dims| dims.map(Some)),
-        };
-        let [[a, of_a], [b, of_b]] = [0, 1].map(|it: usize| {
-            let value = node.operands[it];
+        let mut operand = |value: ValueId, form: Form| {
             let back = self.weights[value.0] && node.phase != Phase::Forward;
-            self.quantised(node, Quantised { value, home, back, to: types[it], dim: dims[it] })
-        });
+            self.quantised(node, Quantised { value, home, back, form })
+        };
+        let [a, b] = [operand(node.operands[0], a), operand(node.operands[1], b)];
         let to = self.step.graph.type_of(node.results[0]).dtype;
-        (Op::ScaledContract { contract, to }, vec![a, b, of_a, of_b])
+        // The numbers of both, then the scales, then those of all.
+        let operands = a.into_iter().zip(b).flat_map(|(a, b)| [a, b]).collect();
+        (Op::ScaledContract { contract, to }, operands)
     }
 
     /// The numbers and the scales of a value that an operation reads.
-    fn quantised(&mut self, reader: &Node, key: Quantised) -> [ValueId; 2] {
-        if let Some(&known) = self.known.get(&key) {
-            return known;
+    fn quantised(&mut self, reader: &Node, key: Quantised) -> Vec<ValueId> {
+        if let Some(known) = self.known.get(&key) {
+            return known.clone();
         }
         let phase = if reader.phase == Phase::Forward { Phase::Forward } else { Phase::Backward };
         let like = Node { phase, ..reader.clone() };
         let found = if let Some((id, of)) = self.view(key.value) {
             // What only is another value of the same elements stays one.
-            let made = self.quantised(reader, Quantised { value: of, ..key });
-            let first =
-                self.first(id).and_then(|it| self.known.get(&Quantised { value: it, ..key }).copied());
-            self.read_again(&self.step.graph.node(id).clone(), made, key.home, first)
-        } else if self.weights[key.value.0] && self.scaling == Scaling::Whole {
+            let made = self.quantised(reader, Quantised { value: of, ..key.clone() });
+            let first = self.first(id);
+            let first = first.and_then(|it| self.known.get(&Quantised { value: it, ..key.clone() }).cloned());
+            self.read_again(&self.step.graph.node(id).clone(), &made, key.home, first.as_deref())
+        } else if self.weights[key.value.0] && self.scaling != Scaling::Blocks {
             // Kept in parts, and moved to where it is needed once forward and once backward.
-            let own = Quantised { back: false, ..key };
+            let own = Quantised { back: false, ..key.clone() };
             let made = match self.kept.get(&own) {
-                Some(&made) => made,
-                None => self.quantise(&like, own),
+                Some(made) => made.clone(),
+                None => self.quantise(&like, &own),
             };
-            self.kept.insert(own, made);
-            let first = self.known.get(&own).copied().filter(|_| key.back);
-            self.read_again(&like, made, key.home, first)
+            self.kept.insert(own.clone(), made.clone());
+            let first = self.known.get(&own).cloned().filter(|_| key.back);
+            self.read_again(&like, &made, key.home, first.as_deref())
         } else {
-            self.quantise(&like, key)
+            self.quantise(&like, &key)
         };
-        self.known.insert(key, found);
+        self.known.insert(key, found.clone());
         found
     }
 
@@ -274,19 +290,20 @@ impl Narrowing<'_> {
     fn read_again(
         &mut self,
         like: &Node,
-        made: [ValueId; 2],
+        made: &[ValueId],
         home: usize,
-        first: Option<[ValueId; 2]>,
-    ) -> [ValueId; 2] {
-        [0, 1].map(|it: usize| {
-            let type_ = self.to.type_of(made[it]).clone();
+        first: Option<&[ValueId]>,
+    ) -> Vec<ValueId> {
+        let again = |(it, &made): (usize, &ValueId)| {
+            let type_ = self.to.type_of(made).clone();
             if type_.rank() == 0 {
-                return made[it];
+                return made;
             }
             let forward = first.and_then(|first| maker(&self.to, first[it]));
             let op = Op::Reshape { shape: type_.shape.clone() };
-            self.push(like, op, vec![made[it]], vec![type_], (home, forward))[0]
-        })
+            self.push(like, op, vec![made], vec![type_], (home, forward))[0]
+        };
+        made.iter().enumerate().map(again).collect()
     }
 
     /// The operation that makes another value of the same elements, and of what.
@@ -300,30 +317,61 @@ impl Narrowing<'_> {
     }
 
     /// The numbers and the scales of a value.
-    fn quantise(&mut self, like: &Node, key: Quantised) -> [ValueId; 2] {
+    fn quantise(&mut self, like: &Node, key: &Quantised) -> Vec<ValueId> {
         let x = self.map[key.value.0];
         let type_ = self.to.type_of(x).clone();
         // What was made of it, where it is done again.
         let first = maker(&self.step.graph, key.value).and_then(|it| self.first(it));
-        let first = first.and_then(|it| self.known.get(&Quantised { value: it, ..key }));
+        let first = first.and_then(|it| self.known.get(&Quantised { value: it, ..key.clone() }));
         let first = first.and_then(|it| quantiser(&self.to, it[0]));
-        let codes = Type::new(key.to, &type_.shape[..]);
-        let results = if let Some(dim) = key.dim {
-            let mut blocks = type_.shape.clone();
-            blocks[dim] /= BLOCK;
-            let op = Op::QuantizeBlocks { to: key.to, dim, block: BLOCK };
-            self.push(like, op, vec![x], vec![codes, Type::new(DType::U8, blocks)], (key.home, first))
-        } else {
-            let parts = parts(&type_.shape);
-            let magnitudes = Type::new(DType::F32, &parts[..]);
-            let before = first.and_then(|it| maker(&self.to, self.to.node(it).operands[1]));
-            let amax = self.push(like, Op::Amax { parts }, vec![x], vec![magnitudes], (key.home, before))[0];
-            // It is done where its magnitudes are found; a weight may be fetched for one of both.
-            let of = first.or_else(|| maker(&self.to, amax).filter(|_| !self.weights[key.value.0]));
-            let types = vec![codes, Type::new(DType::F32, [])];
-            self.push(like, Op::Quantize { to: key.to }, vec![x, amax], types, (key.home, of))
-        };
-        [results[0], results[1]]
+        let one = Type::new(DType::F32, []);
+        match &key.form {
+            &Form::Blocks(dim) => {
+                let mut blocks = type_.shape.clone();
+                blocks[dim] /= BLOCK;
+                let op = Op::QuantizeBlocks { to: DType::F8E4M3FN, dim, block: BLOCK };
+                let codes = Type::new(DType::F8E4M3FN, &type_.shape[..]);
+                self.push(like, op, vec![x], vec![codes, Type::new(DType::U8, blocks)], (key.home, first))
+            }
+            &Form::Whole(to) => {
+                let (amax, of) = self.magnitudes(like, key, first, None);
+                let types = vec![Type::new(to, &type_.shape[..]), one];
+                self.push(like, Op::Quantize { to }, vec![x, amax], types, (key.home, of))
+            }
+            Form::Nvfp4(how) => {
+                let (amax, of) = self.magnitudes(like, key, first, how.rotated.then_some(how.dim));
+                let blocks = how.blocks(&type_.shape).unwrap_or_default();
+                let codes = Type::new(DType::U8, how.bytes(&type_.shape));
+                let mut operands = vec![x, amax];
+                let mut how = how.clone();
+                if let Some((seed, chance)) = how.seed.as_mut().zip(self.chances.get_mut(&key.home)) {
+                    // Others than those of dropouts, which start from the same input.
+                    *seed = FIRST_SEED + chance.count;
+                    chance.count += 1;
+                    operands.push(chance.number);
+                }
+                let types = vec![codes, Type::new(DType::F8E4M3FN, blocks), one];
+                self.push(like, Op::QuantizeNvfp4(how), operands, types, (key.home, of))
+            }
+        }
+    }
+
+    /// The largest magnitudes of the parts of a value, and the operation with which it is quantised alike.
+    fn magnitudes(
+        &mut self,
+        like: &Node,
+        key: &Quantised,
+        first: Option<NodeId>,
+        rotated: Option<usize>,
+    ) -> (ValueId, Option<NodeId>) {
+        let x = self.map[key.value.0];
+        let parts = parts(&self.to.type_of(x).shape, rotated);
+        let magnitudes = Type::new(DType::F32, &parts[..]);
+        let before = first.and_then(|it| maker(&self.to, self.to.node(it).operands[1]));
+        let op = Op::Amax { parts, rotated };
+        let amax = self.push(like, op, vec![x], vec![magnitudes], (key.home, before))[0];
+        // It is done where its magnitudes are found; a weight may be fetched for one of both.
+        (amax, first.or_else(|| maker(&self.to, amax).filter(|_| !self.weights[key.value.0])))
     }
 }
 
@@ -342,54 +390,6 @@ fn quantiser(graph: &Graph, value: ValueId) -> Option<NodeId> {
         Op::Reshape { .. } => quantiser(graph, graph.node(made).operands[0]),
         _ => Some(made),
     }
-}
-
-/// In how many parts the magnitudes of a value are found: as many along each dimension as it falls into, up to
-/// a bound.
-fn parts(shape: &[u64]) -> Vec<u64> {
-    let [of_last, mut of_others] = PARTS;
-    let last = shape.len().saturating_sub(1);
-    let part = |(dim, &size): (usize, &u64)| {
-        let most = if dim == last { of_last } else { of_others };
-        let parts = gcd(size, most);
-        if dim != last {
-            of_others /= parts;
-        }
-        parts
-    };
-    shape.iter().enumerate().map(part).collect()
-}
-
-fn gcd(a: u64, b: u64) -> u64 {
-    if b == 0 { a } else { gcd(b, a % b) }
-}
-
-/// Whether rows, columns and the sum of a product that is no batch of them are multiples of what units for
-/// 8 bits take.
-fn is_aligned(contract: &Contract, operands: &[Type]) -> bool {
-    let [mut rows, mut columns, mut summed] = [1; 3];
-    for (label, &size) in contract.left.iter().zip(&operands[0].shape) {
-        match (contract.right.contains(label), contract.result.contains(label)) {
-            (true, true) if size > 1 => return false,
-            (true, _) => summed *= size,
-            (false, _) => rows *= size,
-        }
-    }
-    for (_, &size) in
-        contract.right.iter().zip(&operands[1].shape).filter(|(it, _)| !contract.left.contains(it))
-    {
-        columns *= size;
-    }
-    [rows, columns, summed].iter().all(|it: &u64| it.is_multiple_of(ALIGNED))
-}
-
-/// The dimensions of both operands that blocks lie along: the last of the left one that is summed, if it falls
-/// into blocks.
-fn block_dims(contract: &Contract, operands: &[Type]) -> Option<[usize; 2]> {
-    let summed = |label: &Label| contract.right.contains(label) && !contract.result.contains(label);
-    let left = contract.left.iter().rposition(summed)?;
-    let right = contract.right.iter().position(|it| *it == contract.left[left])?;
-    operands[0].shape[left].is_multiple_of(BLOCK).then_some([left, right])
 }
 
 #[cfg(test)]

@@ -6,7 +6,7 @@ use crate::naive::{Numbers, check, check_blocks, every_index, one};
 use crate::{Array, evaluate};
 
 /// Numbers of many sizes and both signs: `(i mod 13 − 6) · 1.37^(i mod 11 − 5)`.
-fn numbers(shape: &[u64]) -> Array {
+pub(super) fn numbers(shape: &[u64]) -> Array {
     let number = |at: u64| {
         let [sign, power] = [13, 11].map(|it| f64::from(u8::try_from(at % it).unwrap()));
         (sign - 6.0) * 1.37_f64.powf(power - 5.0)
@@ -47,7 +47,7 @@ fn magnitudes_are_those_of_parts() {
     let x = numbers(&[4, 6, 8]);
     let all = Numbers::of(&x);
     for parts in [[1, 1, 1], [2, 3, 4], [4, 6, 8], [1, 2, 8], [4, 1, 1]] {
-        let op = Op::Amax { parts: parts.to_vec() };
+        let op = Op::Amax { parts: parts.to_vec(), rotated: None };
         check(&one(&op, &[&x]), |part| {
             let inside =
                 |index: &Vec<u64>| (0..3).all(|dim| index[dim] * parts[dim] / x.shape()[dim] == part[dim]);
@@ -55,20 +55,20 @@ fn magnitudes_are_those_of_parts() {
             of_part.map(|index| all.at(&index).abs()).fold(0.0, f64::max)
         });
     }
-    check_blocks(&Op::Amax { parts: vec![2, 6, 4] }, &[(&x, Some(0))], &[Some(0)], 2);
-    check_blocks(&Op::Amax { parts: vec![2, 6, 4] }, &[(&x, Some(2))], &[Some(2)], 4);
+    check_blocks(&Op::Amax { parts: vec![2, 6, 4], rotated: None }, &[(&x, Some(0))], &[Some(0)], 2);
+    check_blocks(&Op::Amax { parts: vec![2, 6, 4], rotated: None }, &[(&x, Some(2))], &[Some(2)], 4);
     let odd = Array::of([4], &[1.0_f32, f32::NAN, -3.0, 2.0]).unwrap();
-    let found = one(&Op::Amax { parts: vec![2] }, &[&odd]).to_floats().unwrap();
+    let found = one(&Op::Amax { parts: vec![2], rotated: None }, &[&odd]).to_floats().unwrap();
     assert!(found[0].is_nan() && found[1].to_bits() == 3.0_f64.to_bits(), "{found:?}");
     let half = one(&Op::Cast(DType::BF16), &[&x]);
-    assert_eq!(one(&Op::Amax { parts: vec![1, 1, 1] }, &[&half]).dtype(), DType::F32);
+    assert_eq!(one(&Op::Amax { parts: vec![1, 1, 1], rotated: None }, &[&half]).dtype(), DType::F32);
 }
 
 #[test]
 fn numbers_over_one_scale_are_the_nearest() {
     let x = numbers(&[6, 8]);
     for (to, largest) in [(DType::F8E4M3FN, 448.0), (DType::F8E5M2, 57344.0)] {
-        let amax = one(&Op::Amax { parts: vec![6, 1] }, &[&x]);
+        let amax = one(&Op::Amax { parts: vec![6, 1], rotated: None }, &[&x]);
         let all = amax.to_floats().unwrap();
         let most = all.iter().copied().fold(0.0, f64::max);
         assert!(all[0] < most && all[5] < most, "the largest is in the middle: {all:?}");
@@ -127,7 +127,7 @@ fn products_are_of_numbers_times_scales() {
     let contract = Contract { left: vec![m, k], right: vec![k, n], result: vec![m, n] };
     let [a, b] = [numbers(&[4, 64]), numbers(&[64, 6])];
     let one_scale = |x: &Array, to: DType| -> [Array; 2] {
-        let amax = one(&Op::Amax { parts: vec![1, 1] }, &[x]);
+        let amax = one(&Op::Amax { parts: vec![1, 1], rotated: None }, &[x]);
         evaluate(&Op::Quantize { to }, &[x, &amax]).unwrap().try_into().unwrap()
     };
     let blocks = |x: &Array, dim: usize| -> [Array; 2] {

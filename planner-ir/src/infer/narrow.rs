@@ -4,14 +4,19 @@ use super::checks::{expect, within};
 use super::products::contract_shape;
 use super::{Result, TypeError};
 use crate::data::{DType, Type};
-use crate::op::Contract;
+use crate::op::{Contract, Nvfp4, numbers, packed_dim};
 
-pub(super) fn amax_type(parts: &[u64], operands: &[Type]) -> Result<Vec<Type>> {
+pub(super) fn amax_type(parts: &[u64], rotated: Option<usize>, operands: &[Type]) -> Result<Vec<Type>> {
     let x = &operands[0];
     expect(operands, 0, x.dtype.is_float(), "floating-point numbers")?;
     let falls = parts.len() == x.rank()
         && parts.iter().zip(&x.shape).all(|(&parts, &size)| parts > 0 && size > 0 && size % parts == 0);
     expect(operands, 0, falls, &format!("dimensions that fall into {parts:?} parts"))?;
+    if let Some(dim) = rotated {
+        within(dim, parts.len())?;
+        let whole = (x.shape[dim] / parts[dim]).is_multiple_of(Nvfp4::BLOCK);
+        expect(operands, 0, whole, &format!("parts of whole blocks of 16 along dimension {dim}"))?;
+    }
     Ok(vec![Type::new(DType::F32, parts)])
 }
 
@@ -46,9 +51,49 @@ fn quantised(to: DType, operands: &[Type]) -> Result<()> {
     expect(operands, 0, wider, "floating-point numbers of more than 8 bits")
 }
 
+pub(super) fn quantize_nvfp4_type(it: &Nvfp4, operands: &[Type]) -> Result<Vec<Type>> {
+    let [x, amax] = [&operands[0], &operands[1]];
+    let wider = x.dtype.is_float() && !x.dtype.is_f8();
+    expect(operands, 0, wider, "floating-point numbers of more than 8 bits")?;
+    expect(operands, 1, amax.dtype == DType::F32 && amax.elements() > 0, "magnitudes in f32")?;
+    within(it.dim, x.rank())?;
+    if let Some(across) = it.across {
+        within(across, x.rank())?;
+    }
+    if let Some(number) = operands.get(2) {
+        let one = number.dtype == DType::I64 && number.rank() == 0;
+        expect(operands, 2, one, "one number (i64) of no dimensions")?;
+    }
+    let blocks = it.blocks(&x.shape);
+    expect(operands, 0, blocks.is_some(), "blocks of 16 along the dimensions that are said")?;
+    let scales = Type::new(DType::F8E4M3FN, blocks.unwrap_or_default());
+    Ok(vec![Type::new(DType::U8, it.bytes(&x.shape)), scales, Type::new(DType::F32, [])])
+}
+
+fn scaled_contract_of_4_bits(contract: &Contract, to: DType, operands: &[Type]) -> Result<Vec<Type>> {
+    for index in [0, 1] {
+        let (codes, scales, all) = (&operands[index], &operands[index + 2], &operands[index + 4]);
+        expect(operands, index, codes.dtype == DType::U8, "numbers of 4 bits, two in a byte (u8)")?;
+        let packed = packed_dim(codes, scales);
+        let falls = |(dim, (&size, &blocks)): (usize, (&u64, &u64))| {
+            Some(dim) == packed || size == blocks || size == Nvfp4::BLOCK * blocks
+        };
+        let right = scales.dtype == DType::F8E4M3FN
+            && packed.is_some()
+            && codes.shape.iter().zip(&scales.shape).enumerate().all(falls);
+        expect(operands, index + 2, right, "scales (f8e4m3fn) of blocks of 16")?;
+        expect(operands, index + 4, all.dtype == DType::F32 && all.rank() == 0, "one scale (f32)")?;
+    }
+    let wide = [0, 1].map(|it: usize| numbers(&operands[it], &operands[it + 2]));
+    Ok(vec![Type::new(to, contract_shape(contract, &wide)?)])
+}
+
 pub(super) fn scaled_contract_type(contract: &Contract, to: DType, operands: &[Type]) -> Result<Vec<Type>> {
     if !matches!(to, DType::F32 | DType::F16 | DType::BF16) {
         return Err(TypeError::Attribute(format!("elements {to}, expected f32, f16 or bf16")));
+    }
+    if operands.len() == 6 {
+        return scaled_contract_of_4_bits(contract, to, operands);
     }
     for index in [0, 1] {
         let (x, scale) = (&operands[index], &operands[index + 2]);

@@ -4,7 +4,9 @@ use super::gradients::{
     attention_gradient_dims, conv_input_gradient_dims, conv_weight_gradient_dims, experts_gradient_dims,
     gather_gradient_dims,
 };
-use super::narrow::{amax_dims, quantize_blocks_dims, quantize_dims, scaled_contract_dims};
+use super::narrow::{
+    amax_dims, quantize_blocks_dims, quantize_dims, quantize_nvfp4_dims, scaled_contract_dims,
+};
 use super::nest::{Dims, Index, Nest, gcd, repeated, same_dims};
 use super::products::{attention_dims, contract_dims, conv_dims, experts_dims};
 use super::recurrence::recurrence_dims;
@@ -83,9 +85,10 @@ impl Op {
             }
             Self::Contract(contract) => contract_dims(nest, contract, operands),
             Self::ScaledContract { contract, .. } => scaled_contract_dims(nest, contract, operands),
-            Self::Amax { parts } => amax_dims(nest, parts, &operands[0].shape),
+            Self::Amax { parts, .. } => amax_dims(nest, parts, &operands[0].shape),
             Self::Quantize { .. } => quantize_dims(nest, operands),
             Self::QuantizeBlocks { dim, block, .. } => quantize_blocks_dims(nest, *dim, *block, result),
+            Self::QuantizeNvfp4(it) => quantize_nvfp4_dims(nest, it, operands),
             Self::Reduce { reduction, dims } => {
                 let sums = match reduction {
                     Reduction::Sum => operands[0].dtype.has_sums(),

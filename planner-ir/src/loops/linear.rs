@@ -1,6 +1,6 @@
 //! Which operands may be addends of a sum owed.
 
-use crate::data::Type;
+use crate::data::{DType, Type};
 use crate::op::{Attention, Binary, Edge, Interpolation, Op, Reduction, Resize, Scatter, Unary};
 
 impl Op {
@@ -35,7 +35,8 @@ impl Op {
             Self::Binary(Binary::Div) if float => vec![vec![0]],
             // Exponents say powers; the sum of numbers of 8 bits is none.
             Self::ScaledContract { .. } => {
-                [2, 3].into_iter().filter(|&it| operands[it].dtype.is_float()).map(|it| vec![it]).collect()
+                let one = |it: &usize| operands[*it].dtype == DType::F32;
+                (2..operands.len()).filter(one).map(|it| vec![it]).collect()
             }
             Self::Select => vec![vec![1, 2]],
             Self::Gated(_) => vec![vec![1]],

@@ -3,7 +3,7 @@
 use super::nest::{Dims, Index, Nest};
 use super::{LoopId, Role};
 use crate::data::Type;
-use crate::op::{Contract, Label};
+use crate::op::{Contract, Label, Nvfp4, numbers, packed_dim};
 
 /// Parts are independent, and each is of all that is in it.
 pub(super) fn amax_dims(nest: &mut Nest, parts: &[u64], x: &[u64]) -> (Index, Index) {
@@ -30,6 +30,29 @@ pub(super) fn quantize_blocks_dims(nest: &mut Nest, dim: usize, block: u64, x: &
     (vec![blocks.clone()], vec![blocks, scales])
 }
 
+/// Blocks of 16 stay whole, and so does each byte, which has two numbers of one.
+pub(super) fn quantize_nvfp4_dims(nest: &mut Nest, it: &Nvfp4, operands: &[Type]) -> (Index, Index) {
+    let x = &operands[0].shape;
+    let blocks = nest.dims(&it.blocks(x).unwrap_or_default(), Role::Map);
+    let (mut from, mut codes) = (blocks.clone(), blocks.clone());
+    let inside = in_block(nest);
+    from[it.dim].extend(&inside);
+    codes[it.dim].extend(&inside[..1]);
+    if let Some(across) = it.across {
+        let rows = nest.dim(Nvfp4::BLOCK, Role::Whole);
+        from[across].extend(&rows);
+        codes[across].extend(&rows);
+    }
+    let mut all = vec![from, nest.dims(&operands[1].shape, Role::Whole)];
+    all.extend(it.seed.map(|_| vec![]));
+    (all, vec![codes, blocks, vec![]])
+}
+
+/// The loops over a block of 16: over bytes, and over the two numbers of one.
+fn in_block(nest: &mut Nest) -> Vec<LoopId> {
+    [nest.dim(Nvfp4::BLOCK / 2, Role::Whole), nest.dim(2, Role::Whole)].concat()
+}
+
 /// How many blocks there are along each dimension.
 fn counts(x: &[u64], dim: usize, block: u64) -> Vec<u64> {
     let mut counts = x.to_vec();
@@ -37,13 +60,14 @@ fn counts(x: &[u64], dim: usize, block: u64) -> Vec<u64> {
     counts
 }
 
-/// A loop for each label, as of a contraction; two where blocks of it have scales: over the blocks, and in a
+/// A loop for each label, as of a contraction; more where blocks of it have scales: over the blocks, and in a
 /// block, which stays whole.
 pub(super) fn scaled_contract_dims(
     nest: &mut Nest,
     contract: &Contract,
     operands: &[Type],
 ) -> (Index, Index) {
+    let four = operands.len() == 6;
     let mut known: Vec<(Label, Vec<LoopId>)> = Vec::new();
     for (labels, x) in [(&contract.left, 0), (&contract.right, 1)] {
         for (dim, &label) in labels.iter().enumerate() {
@@ -51,11 +75,14 @@ pub(super) fn scaled_contract_dims(
                 continue;
             }
             let role = if contract.result.contains(&label) { Role::Map } else { Role::Sum };
-            let size = operands[x].shape[dim];
+            let size = numbers(&operands[x], &operands[x + 2]).shape[dim];
             let blocks = blocks_along(contract, operands, label);
             let mut loops = nest.dim(blocks, role);
             let inside = if blocks > 1 { Role::Whole } else { role };
-            loops.extend(nest.dim(size.checked_div(blocks).unwrap_or(1), inside));
+            match size.checked_div(blocks).unwrap_or(1) {
+                Nvfp4::BLOCK if four => loops.extend(in_block(nest)),
+                size => loops.extend(nest.dim(size, inside)),
+            }
             known.push((label, loops));
         }
     }
@@ -64,6 +91,13 @@ pub(super) fn scaled_contract_dims(
         found.map(|(_, loops)| loops.clone()).unwrap_or_default()
     };
     let dims = |labels: &[Label]| -> Dims { labels.iter().map(loops_of).collect() };
+    let codes = |labels: &[Label], x: usize| {
+        let mut dims = dims(labels);
+        if let Some(packed) = packed_dim(&operands[x], &operands[x + 2]) {
+            dims[packed].pop();
+        }
+        dims
+    };
     let scales = |labels: &[Label], scale: &Type| -> Dims {
         let dim = |(label, &blocks): (&Label, &u64)| {
             let mut loops = loops_of(label);
@@ -73,7 +107,9 @@ pub(super) fn scaled_contract_dims(
         labels.iter().zip(&scale.shape).map(dim).collect()
     };
     let Contract { left, right, result } = contract;
-    let from = vec![dims(left), dims(right), scales(left, &operands[2]), scales(right, &operands[3])];
+    let mut from =
+        vec![codes(left, 0), codes(right, 1), scales(left, &operands[2]), scales(right, &operands[3])];
+    from.resize(operands.len(), vec![]);
     (from, vec![dims(result)])
 }
 

@@ -195,7 +195,10 @@ impl Op {
             Self::ScatterElements { .. } | Self::ScatterNd { .. } => OpClass::Scatter,
             Self::Resize(_) => OpClass::Resampling,
             Self::Dequantize { .. } => OpClass::Dequantization,
-            Self::Amax { .. } | Self::Quantize { .. } | Self::QuantizeBlocks { .. } => OpClass::Quantization,
+            Self::Amax { .. }
+            | Self::Quantize { .. }
+            | Self::QuantizeBlocks { .. }
+            | Self::QuantizeNvfp4(_) => OpClass::Quantization,
             Self::Update(_) => OpClass::Optimizer,
             Self::Region(_) => OpClass::Region,
             Self::Dynamic(_) => OpClass::Dynamic,

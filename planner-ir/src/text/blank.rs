@@ -6,7 +6,7 @@ use std::sync::LazyLock;
 use super::attribute::Named;
 use crate::data::{DType, Real, Type};
 use crate::op::{
-    Attention, Binary, Blind, Contract, Conv, Dynamic, Edge, Extreme, Interpolation, Op, Optimizer, Pairing,
+    Attention, Binary, Blind, Contract, Conv, Dynamic, Edge, Extreme, Interpolation, Nvfp4, Op, Optimizer, Pairing,
     Recurrence, Reduction, Region, Resize, Scatter, Triangle, Unary,
 };
 
@@ -50,9 +50,10 @@ fn blank_ops() -> Vec<Op> {
         Op::Cast(dtype),
         Op::Gated(Unary::Silu),
         Op::Contract(contract.clone()),
-        Op::Amax { parts: vec![] },
+        Op::Amax { parts: vec![], rotated: None },
         Op::Quantize { to: dtype },
         Op::QuantizeBlocks { to: dtype, dim: 0, block: 0 },
+        Op::QuantizeNvfp4(Nvfp4::default()),
         Op::ScaledContract { contract, to: dtype },
         Op::ArgExtreme { extreme: Extreme::Largest, dim: 0 },
         Op::Softmax { dim: 0 },

@@ -8,7 +8,7 @@ use super::data::{parse_data, print_data};
 use super::print::Print;
 use super::scan::{ParseError, Result, Scan};
 use crate::data::Type;
-use crate::op::{Attention, Binary, Conv, Dynamic, Op, Optimizer, Resize};
+use crate::op::{Attention, Binary, Conv, Dynamic, Nvfp4, Op, Optimizer, Resize};
 
 /// The operation that a text such as `gather dim=0` names.
 pub fn parse_op(text: &str) -> Result<Op> {
@@ -77,6 +77,7 @@ impl Op {
             Self::Amax { .. } => "amax",
             Self::Quantize { .. } => "quantize",
             Self::QuantizeBlocks { .. } => "quantize_blocks",
+            Self::QuantizeNvfp4(_) => "quantize_nvfp4",
             Self::ScaledContract { .. } => "scaled_contract",
             Self::UnaryGradient(_) => "unary_gradient",
             Self::GatedGradient(_) => "gated_gradient",
@@ -242,12 +243,21 @@ fn attributes<F: Form>(op: &mut Op, form: &mut F) -> std::result::Result<(), F::
             form.field("seed", seed)
         }
         Op::RoundStochastically { seed } => form.field("seed", seed),
-        Op::Amax { parts } => form.field("parts", parts),
+        Op::Amax { parts, rotated } => {
+            form.field("parts", parts)?;
+            form.unless_usual("rotated", rotated)
+        }
         Op::Quantize { to } => form.field("to", to),
         Op::QuantizeBlocks { to, dim, block } => {
             form.field("to", to)?;
             form.field("dim", dim)?;
             form.field("block", block)
+        }
+        Op::QuantizeNvfp4(Nvfp4 { dim, across, rotated, seed }) => {
+            form.field("dim", dim)?;
+            form.unless_usual("across", across)?;
+            form.unless_usual("rotated", rotated)?;
+            form.unless_usual("seed", seed)
         }
         Op::ScaledContract { contract, to } => {
             form.field("", contract)?;

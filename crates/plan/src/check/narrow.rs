@@ -1,29 +1,30 @@
-//! Rules of products in 8 bits.
+//! Rules of products in 8 and in 4 bits.
 
-use planner_ir::Graph;
+use planner_ir::{DType, Graph};
 
 use super::{Violations, operation_name};
 use crate::plan::Plan;
 use crate::recipe::{Precision, Scaling};
 
-/// Adds the products in 8 bits of a step that has none, or whose scales are others.
+/// Adds the narrow products of a step that has none, or whose scales are others.
 pub(super) fn check(plan: &Plan, precision: Precision, found: &mut Violations) {
     for index in others(&plan.graph, precision) {
-        let message = format!("is a product in 8 bits that a step of precision `{precision}` does not have");
+        let message = format!("is a narrow product that a step of precision `{precision}` does not have");
         found.add("precision", operation_name(plan, index), message);
     }
 }
 
-/// The products in 8 bits whose scales are not those of a precision.
+/// The narrow products whose scales are not those of a precision.
 fn others(graph: &Graph, precision: Precision) -> Vec<usize> {
-    let scaled = |operand| match graph.type_of(operand).rank() {
-        0 => Scaling::Whole,
-        _ => Scaling::Blocks,
+    let scaled = |operand| match graph.type_of(operand).dtype {
+        DType::F32 => Scaling::Whole,
+        DType::U8 => Scaling::Blocks,
+        _ => Scaling::Nvfp4,
     };
     let nodes = graph.nodes.iter().enumerate();
     let narrow = nodes.filter(|(_, node)| node.op.has_scales());
     let other = narrow
-        .filter(|(_, node)| node.operands.iter().skip(2).any(|&it| precision.scaling() != Some(scaled(it))));
+        .filter(|(_, node)| node.operands[2..4].iter().any(|&it| precision.scaling() != Some(scaled(it))));
     other.map(|(index, _)| index).collect()
 }
 

@@ -5,7 +5,7 @@ use std::fmt::Write as _;
 use plan::{Loss, NoDecay, Precision, Recipe, Recompute};
 use planner_ir::{DType, Graph, Op, Optimizer, Phase, Real, Source, State, parse_graph, verify};
 
-use super::parts;
+use super::products::parts;
 use crate::{Step, TrainError, forward, step};
 
 /// Layers of so many numbers each, one after another, and the sum of what the last makes.
@@ -171,8 +171,8 @@ fn products_that_are_done_again_are_narrow() {
 
 #[test]
 fn magnitudes_are_found_in_parts_that_devices_may_have() {
-    assert_eq!(parts(&[8, 8192, 4096]), [8, 64, 32]);
-    assert_eq!(parts(&[14336, 4096]), [512, 32]);
-    assert_eq!(parts(&[7, 3]), [1, 1]);
-    assert_eq!(parts(&[]), Vec::<u64>::new());
+    assert_eq!(parts(&[8, 8192, 4096], None), [8, 64, 32]);
+    assert_eq!(parts(&[14336, 4096], None), [512, 32]);
+    assert_eq!(parts(&[7, 3], None), [1, 1]);
+    assert_eq!(parts(&[], None), Vec::<u64>::new());
 }

@@ -5,7 +5,7 @@ use arbtest::arbitrary::{Result, Unstructured};
 use crate::data::{DType, Real, Type};
 use crate::graph::{Carried, Graph, Output, Phase, Source, State, StateKind, Training, ValueId};
 use crate::op::{
-    Attention, Blind, Contract, Conv, Dynamic, Edge, Label, Op, Optimizer, Region, RegionNode, Resize, Unary,
+    Attention, Blind, Contract, Conv, Dynamic, Edge, Label, Nvfp4, Op, Optimizer, Region, RegionNode, Resize, Unary,
 };
 use crate::text::attribute::Named;
 use crate::text::blank::BLANK;
@@ -62,7 +62,11 @@ pub(super) fn op(u: &mut Unstructured<'_>, depth: usize) -> Result<Op> {
         Op::Cast(dtype) => *dtype = element(u)?,
         Op::Gated(it) | Op::UnaryGradient(it) | Op::GatedGradient(it) => *it = named(u)?,
         Op::Contract(it) => *it = contract(u)?,
-        Op::Amax { parts } => *parts = u.arbitrary()?,
+        Op::Amax { parts, rotated } => (*parts, *rotated) = (u.arbitrary()?, u.arbitrary()?),
+        Op::QuantizeNvfp4(Nvfp4 { dim, across, rotated, seed }) => {
+            (*dim, *across, *rotated, *seed) =
+                (u.arbitrary()?, u.arbitrary()?, u.arbitrary()?, u.arbitrary()?);
+        }
         Op::Quantize { to } => *to = element(u)?,
         Op::QuantizeBlocks { to, dim, block } => {
             (*to, *dim, *block) = (element(u)?, u.arbitrary()?, u.arbitrary()?);

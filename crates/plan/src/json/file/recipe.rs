@@ -74,6 +74,8 @@ enum Precision {
     Fp8,
     #[serde(rename = "mxfp8")]
     Mxfp8,
+    #[serde(rename = "nvfp4")]
+    Nvfp4,
     #[serde(rename = "file")]
     File,
 }
@@ -172,6 +174,7 @@ impl Recipe {
                 recipe::Precision::Bf16Stochastic => Precision::Bf16Stochastic,
                 recipe::Precision::Fp8 => Precision::Fp8,
                 recipe::Precision::Mxfp8 => Precision::Mxfp8,
+                recipe::Precision::Nvfp4 => Precision::Nvfp4,
                 recipe::Precision::File => Precision::File,
             },
             micro_batches: *micro_batches,
@@ -230,6 +233,7 @@ impl Recipe {
                 Precision::Bf16Stochastic => recipe::Precision::Bf16Stochastic,
                 Precision::Fp8 => recipe::Precision::Fp8,
                 Precision::Mxfp8 => recipe::Precision::Mxfp8,
+                Precision::Nvfp4 => recipe::Precision::Nvfp4,
                 Precision::File => recipe::Precision::File,
             },
             micro_batches: self.micro_batches,
