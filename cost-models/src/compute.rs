@@ -95,8 +95,8 @@ impl MatrixProduct {
     /// Bytes that are read and written if each element is touched once.
     #[must_use]
     pub fn traffic(&self) -> Bytes {
-        let operands = (self.m * self.k + self.k * self.n) * self.precision.element();
-        self.batch * (operands + (self.m * self.n) * self.per_result)
+        let operands = ((self.m + self.n) * self.k * self.precision.bits()).div_ceil(8);
+        self.batch * (Bytes(operands) + (self.m * self.n) * self.per_result)
     }
 }
 
@@ -197,7 +197,7 @@ fn step(device: &Device, product: &MatrixProduct, tile: Tile) -> f64 {
     let precision = product.precision;
     let reached = device.matrix_reached.at(precision).value.0 * device.matrix_peak.at(precision).value.0;
     let computing = 2.0 * exact(tile.m * tile.n) * exact(products.processors.value.0) / reached;
-    let feeding = exact((tile.m + tile.n) * precision.element().0) / products.feed.value.0;
+    let feeding = exact((tile.m + tile.n) * precision.bits()) / 8.0 / products.feed.value.0;
     (fourth(computing) + fourth(feeding)).sqrt().sqrt() / role
 }
 

@@ -317,8 +317,10 @@ impl fmt::Display for Machine {
         let capacity = device.memory_capacity.value;
         let rate = device.memory_bandwidth.value;
         writeln!(f, "  memory    {usable} of {capacity} usable, {rate}")?;
-        let peaks = Precision::ALL
-            .map(|precision| format!("{} {}", precision.name(), device.matrix_peak.at(precision).value));
+        let has = |it: &Precision| *it != Precision::F4 || device.matrix_peak.f4.is_some();
+        let peak =
+            |precision: Precision| format!("{} {}", precision.name(), device.matrix_peak.at(precision).value);
+        let peaks: Vec<String> = Precision::ALL.into_iter().filter(has).map(peak).collect();
         writeln!(f, "  products  {}", peaks.join(", "))?;
         let link = node.link_bandwidth.value;
         match &node.wiring.value {

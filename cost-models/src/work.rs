@@ -9,7 +9,7 @@ mod recurrence; // states that go from token to token
 
 use planner_ir::{
     AttentionClass, Contract, Conv, ConvolutionClass, DType, ExpertsClass, GatherClass, Label, MovementClass,
-    Op, OpClass, Type,
+    Op, OpClass, Type, numbers,
 };
 
 use crate::compute::{self, Attention, MatrixProduct, Seen, element_wise, matrix_product};
@@ -53,8 +53,11 @@ pub fn operation(device: &Device, work: &Work<'_>) -> Seconds {
                 _ => Seconds::ZERO,
             };
             let widening = widening(device, operands);
-            let type_ = if widening > Seconds::ZERO { &results[0] } else { &operands[0] };
-            product(device, batch, [m, n, k], type_) + turning + widening
+            let precision = match widening > Seconds::ZERO {
+                true => Precision::of(results[0].dtype),
+                false => Precision::of_op(op, operands[0].dtype),
+            };
+            product(device, batch, [m, n, k], precision) + turning + widening
         }
         OpClass::Attention(AttentionClass::Forward(attributes)) => {
             let it = attention(attributes, work);
@@ -86,15 +89,15 @@ pub fn operation(device: &Device, work: &Work<'_>) -> Seconds {
         OpClass::Experts(class) => experts(device, class, whole, operands),
         OpClass::Convolution(ConvolutionClass::Forward(conv)) => {
             let [groups, points, made, window] = window_sizes(conv, &operands[1], &results[0]);
-            product(device, groups, [points, made, window], &operands[0])
+            product(device, groups, [points, made, window], Precision::of(operands[0].dtype))
         }
         OpClass::Convolution(ConvolutionClass::InputGradient(conv)) => {
             let [groups, points, made, window] = window_sizes(conv, &operands[0], &operands[1]);
-            product(device, groups, [points, window, made], &operands[0])
+            product(device, groups, [points, window, made], Precision::of(operands[0].dtype))
         }
         OpClass::Convolution(ConvolutionClass::WeightGradient(conv)) => {
             let [groups, points, made, window] = window_sizes(conv, &results[0], &operands[1]);
-            product(device, groups, [made, window, points], &operands[0])
+            product(device, groups, [made, window, points], Precision::of(operands[0].dtype))
         }
         // Zeros everywhere, and the rows that are looked up read and written.
         OpClass::Gather(GatherClass::RowsGradient { .. }) => {
@@ -131,11 +134,11 @@ pub fn operation(device: &Device, work: &Work<'_>) -> Seconds {
 /// Time to make the operands of a product numbers of 16 bits where they have scales for blocks and the device
 /// has no products of such.
 fn widening(device: &Device, operands: &[Type]) -> Seconds {
-    let [a, b, scales, _] = operands else { return Seconds::ZERO };
-    if scales.dtype != DType::U8 || device.scales_blocks() {
+    let [a, b, of_a, of_b, ..] = operands else { return Seconds::ZERO };
+    if of_a.dtype == DType::F32 || device.scales_blocks() {
         return Seconds::ZERO;
     }
-    let wide = [a, b].map(|it| Type::new(DType::BF16, &it.shape[..]));
+    let wide = [(a, of_a), (b, of_b)].map(|(it, of)| Type::new(DType::BF16, numbers(it, of).shape));
     touch(device, operands, &wide)
 }
 
@@ -231,8 +234,8 @@ pub fn touch(device: &Device, operands: &[Type], results: &[Type]) -> Seconds {
     element_wise(device, Bytes(bytes), Flops(exact(elements)))
 }
 
-fn product(device: &Device, batch: u64, [m, n, k]: [u64; 3], type_: &Type) -> Seconds {
-    let product = MatrixProduct::forward(batch, [m, n, k], Precision::of(type_.dtype));
+fn product(device: &Device, batch: u64, [m, n, k]: [u64; 3], precision: Precision) -> Seconds {
+    let product = MatrixProduct::forward(batch, [m, n, k], precision);
     let tiled = matrix_product(device, &product);
     if m > 1 && n > 1 {
         return tiled;
@@ -249,7 +252,7 @@ fn experts(device: &Device, class: ExpertsClass, whole: &[Type], operands: &[Typ
     let rows = (x[0] * active * up[0]).div_ceil(experts).max(1);
     // One product after another for each expert, over its share of the rows.
     let each = rows.div_ceil(up[0].max(1));
-    exact(products * up[0]) * product(device, 1, [each, up[1], up[2]], &operands[0])
+    exact(products * up[0]) * product(device, 1, [each, up[1], up[2]], Precision::of(operands[0].dtype))
 }
 
 /// How many experts a row goes to, and how many products each of them is.
@@ -268,12 +271,16 @@ pub(crate) fn expert_weights(operands: &[Type]) -> u64 {
     u64::try_from(weights).unwrap_or(u64::MAX)
 }
 
-/// A contraction as a matrix product: batch, m, n, k.
+/// A contraction as a matrix product: batch, m, n, k. Operands with scales may have two numbers in a byte.
 pub(crate) fn product_sizes(contract: &Contract, operands: &[Type]) -> [u64; 4] {
     let mut sizes = [1; 4];
     let both = |label: &Label| contract.left.contains(label) && contract.right.contains(label);
-    for (labels, operand, alone) in [(&contract.left, &operands[0], 1), (&contract.right, &operands[1], 2)] {
-        for (label, &extent) in labels.iter().zip(&operand.shape) {
+    let shape = |it: usize| match operands.get(it + 2) {
+        Some(scales) => numbers(&operands[it], scales).shape,
+        None => operands[it].shape.clone(),
+    };
+    for (labels, shape, alone) in [(&contract.left, shape(0), 1), (&contract.right, shape(1), 2)] {
+        for (label, &extent) in labels.iter().zip(&shape) {
             let place = match (both(label), contract.result.contains(label)) {
                 (false, _) => alone,
                 (true, true) => 0,

@@ -1,6 +1,6 @@
 //! One device, and the arithmetic that it has.
 
-use planner_ir::DType;
+use planner_ir::{DType, Op};
 
 use crate::known::{Count, Known};
 use crate::machine::Passes;
@@ -42,13 +42,13 @@ pub struct Device {
 
 impl Device {
     /// Whether products take a scale for each block of their operands: those of threads do, and those of GPUs
-    /// whose products of 4 bits with such scales were measured.
+    /// with units for 4 bits.
     ///
     /// Source: NVIDIA cuBLAS documentation, "Narrow Precision Data Types Usage": block scaling needs compute
     /// capability 10.0 or more, for 8 bits as for 4.
     #[must_use]
     pub fn scales_blocks(&self) -> bool {
-        !self.passes.is_empty() || self.operations.contains_key("gemm nvfp4")
+        !self.passes.is_empty() || self.matrix_peak.f4.is_some()
     }
 
     /// Time of an operation by the law of that name; `None` if the device has none.
@@ -138,6 +138,9 @@ pub struct ByPrecision<T> {
     pub bf16: T,
     /// 8-bit floating point.
     pub f8: T,
+    /// 4-bit floating point with scales of blocks; none where there are no units for it, and it is computed as
+    /// the upper half of 32-bit floating point.
+    pub f4: Option<T>,
     /// Integers of any width.
     pub integer: T,
 }
@@ -157,6 +160,8 @@ pub enum Precision {
     Bf16,
     /// 8-bit floating point, results in 16 bits.
     F8,
+    /// 4-bit floating point with scales of blocks, results in 16 bits.
+    F4,
     /// Integers of any width.
     Integer,
 }
@@ -172,12 +177,14 @@ impl<T> ByPrecision<T> {
             Precision::F16 => &self.f16,
             Precision::Bf16 => &self.bf16,
             Precision::F8 => &self.f8,
+            Precision::F4 => self.f4.as_ref().unwrap_or(&self.bf16),
             Precision::Integer => &self.integer,
         }
     }
 
     /// A number for each precision, made from those of `self`, or the first failure.
     pub fn try_map<U, E>(&self, mut make: impl FnMut(&str, &T) -> Result<U, E>) -> Result<ByPrecision<U>, E> {
+        let f4 = self.f4.as_ref().map(|it| make(Precision::F4.name(), it)).transpose()?;
         let mut made = |precision: Precision| make(precision.name(), self.at(precision));
         Ok(ByPrecision {
             f64: made(Precision::F64)?,
@@ -186,6 +193,7 @@ impl<T> ByPrecision<T> {
             f16: made(Precision::F16)?,
             bf16: made(Precision::Bf16)?,
             f8: made(Precision::F8)?,
+            f4,
             integer: made(Precision::Integer)?,
         })
     }
@@ -193,8 +201,8 @@ impl<T> ByPrecision<T> {
 
 impl Precision {
     /// Every precision.
-    pub const ALL: [Self; 7] =
-        [Self::F64, Self::F32, Self::Tf32, Self::F16, Self::Bf16, Self::F8, Self::Integer];
+    pub const ALL: [Self; 8] =
+        [Self::F64, Self::F32, Self::Tf32, Self::F16, Self::Bf16, Self::F8, Self::F4, Self::Integer];
 
     /// The arithmetic of a product of elements of this type; 32-bit numbers are not shortened.
     #[must_use]
@@ -210,6 +218,13 @@ impl Precision {
         }
     }
 
+    /// The arithmetic of an operation whose first operand has such elements: two numbers of 4 bits stand in a
+    /// byte.
+    #[must_use]
+    pub fn of_op(op: &Op, elements: DType) -> Self {
+        if op.has_scales() && elements == DType::U8 { Self::F4 } else { Self::of(elements) }
+    }
+
     /// The name in text.
     #[must_use]
     pub fn name(self) -> &'static str {
@@ -220,24 +235,26 @@ impl Precision {
             Self::F16 => "f16",
             Self::Bf16 => "bf16",
             Self::F8 => "f8",
+            Self::F4 => "f4",
             Self::Integer => "integer",
         }
     }
 
-    /// The size of an element of an operand in memory (bytes); for integers, of the widest.
+    /// The size of an element of an operand in memory (bits); for integers, of the widest.
     #[must_use]
-    pub fn element(self) -> Bytes {
+    pub fn bits(self) -> u64 {
         match self {
-            Self::F64 | Self::Integer => Bytes(8),
-            Self::F32 | Self::Tf32 => Bytes(4),
-            Self::F16 | Self::Bf16 => Bytes(2),
-            Self::F8 => Bytes(1),
+            Self::F64 | Self::Integer => 64,
+            Self::F32 | Self::Tf32 => 32,
+            Self::F16 | Self::Bf16 => 16,
+            Self::F8 => 8,
+            Self::F4 => 4,
         }
     }
 
     /// The size of an element of a result in memory (bytes): narrow sums would lose too much.
     #[must_use]
     pub fn result(self) -> Bytes {
-        self.element().max(Bytes(2))
+        Bytes((self.bits() / 8).max(2))
     }
 }

@@ -109,6 +109,7 @@ fn sourced_host(name: &str, measurements: &Measurements, source: &str) -> Option
         f16: m.matrix_f32,
         bf16: m.matrix_f32,
         f8: m.matrix_f32,
+        f4: None,
         integer: m.matrix_integer,
     };
     let sourced = |_: &str, rate: &FlopsPerSecond| Known::new(*rate, source).ok_or(());

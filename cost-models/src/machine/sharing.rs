@@ -105,7 +105,7 @@ impl Packing {
 
 impl<T> ByPrecision<T> {
     fn each_mut(&mut self, mut change: impl FnMut(&mut T)) {
-        let Self { f64, f32, tf32, f16, bf16, f8, integer } = self;
-        [f64, f32, tf32, f16, bf16, f8, integer].into_iter().for_each(&mut change);
+        let Self { f64, f32, tf32, f16, bf16, f8, f4, integer } = self;
+        [f64, f32, tf32, f16, bf16, f8, integer].into_iter().chain(f4).for_each(&mut change);
     }
 }

@@ -113,7 +113,7 @@ fn the_text_of_a_machine_says_what_there_is() {
 fn every_element_type_has_an_arithmetic_no_narrower_than_itself() {
     for elements in planner_ir::DType::ALL {
         let precision = Precision::of(elements);
-        assert!(precision.element() >= Bytes(elements.bytes()), "{elements:?}");
+        assert!(precision.bits() >= 8 * elements.bytes(), "{elements:?}");
     }
     assert_eq!(Precision::of(planner_ir::DType::BF16), Precision::Bf16);
     assert_eq!(Precision::of(planner_ir::DType::F32), Precision::F32);

@@ -24,7 +24,7 @@ use crate::units::{Flops, Seconds, exact};
 pub fn least(device: &Device, op: &Op, operands: &[Type], results: &[Type]) -> Seconds {
     let product = |sizes: [u64; 4]| {
         let work: f64 = 2.0 * sizes.into_iter().map(exact).product::<f64>();
-        multiplied(device, Flops(work), &operands[0]).max(touched(device, &[operands, results]))
+        multiplied(device, Flops(work), Precision::of_op(op, operands[0].dtype)).max(touched(device, &[operands, results]))
     };
     let all = || touched(device, &[operands, results]);
     match op.class() {
@@ -49,7 +49,7 @@ pub fn least(device: &Device, op: &Op, operands: &[Type], results: &[Type]) -> S
             let (rows, up) = (operands[0].shape[0], &operands[2].shape);
             let (active, products) = expert_products(class, operands);
             let work: f64 = 2.0 * [products, rows, active, up[1], up[2]].map(exact).iter().product::<f64>();
-            multiplied(device, Flops(work), &operands[0])
+            multiplied(device, Flops(work), Precision::of(operands[0].dtype))
         }
         OpClass::Movement(MovementClass::Reorder) if op.keeps_order(&operands[0]) => Seconds::ZERO,
         OpClass::Movement(MovementClass::Slice) => touched(device, &[results, results]),
@@ -78,9 +78,9 @@ pub fn least(device: &Device, op: &Op, operands: &[Type], results: &[Type]) -> S
     }
 }
 
-/// So many multiplications and additions, as products of a type.
-fn multiplied(device: &Device, work: Flops, type_: &Type) -> Seconds {
-    let tiled = compute::fastest(device, Precision::of(type_.dtype)) * work.0;
+/// So many multiplications and additions, as products of that arithmetic.
+fn multiplied(device: &Device, work: Flops, precision: Precision) -> Seconds {
+    let tiled = compute::fastest(device, precision) * work.0;
     // What has one row or column may go by elements.
     Seconds(tiled).min(work / device.vector_peak.value)
 }

@@ -50,8 +50,8 @@ impl<'a> Maker<'a> {
         let mut programs = plans.iter().flat_map(|plan| &plan.programs);
         if programs.any(|(_, program)| multiplies_narrow(program)) {
             return Err(DeviceError::Program(
-                "the plan has products of 8-bit numbers (`--precision fp8` or `mxfp8`), which are not issued to \
-                 GPUs: plan with `--precision bf16`, or run this plan on threads (`--device cpu`)"
+                "the plan has products of 8-bit or 4-bit numbers (`--precision fp8`, `mxfp8` or `nvfp4`), which are not \
+                 issued to GPUs: plan with `--precision bf16`, or run this plan on threads (`--device cpu`)"
                     .to_owned(),
             ));
         }
@@ -290,7 +290,7 @@ fn room_of(program: &Program, buffer: BufferId) -> u64 {
     program.buffer(buffer).type_.bytes().next_multiple_of(64)
 }
 
-/// Whether a program has products of numbers of 8 bits with scales.
+/// Whether a program has products of numbers with scales.
 fn multiplies_narrow(program: &Program) -> bool {
     let narrow = |number| ready::compute(program, number).is_some_and(|it| it.op.has_scales());
     (0..program.instructions.len()).any(narrow)

@@ -109,7 +109,7 @@ fn of_plan(path: &Path, plan: &Plan, strategy: &Strategy, cluster: &Cluster) -> 
     .seconds())
 }
 
-/// The recipe as a target runs it: without products in 8 bits where it is not told of them.
+/// The recipe as a target runs it: without narrow products where it is not told of them.
 fn runs(recipe: &Recipe, strategy: &Strategy) -> Recipe {
     let narrow = recipe.precision.scaling();
     let precision =

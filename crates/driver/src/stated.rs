@@ -121,7 +121,7 @@ fn config(model: &Model, precision: Arithmetic) -> Result<Value, String> {
     let dtype = match precision {
         Arithmetic::Bf16 | Arithmetic::F8 => "bfloat16",
         Arithmetic::F16 => "float16",
-        Arithmetic::F4 => return Err("products in 4 bits are not planned in training".to_owned()),
+        Arithmetic::F4 => return Err("stated products in 4 bits are priced by the figures of frameworks, and not planned".to_owned()),
     };
     if model.latent.is_some() {
         return Err("latent attention of a stated setup is not written".to_owned());
@@ -259,7 +259,7 @@ fn recipe(strategy: &Strategy) -> Recipe {
     Recipe {
         loss: Loss::Output("loss".to_owned()),
         optimizer: strategy.optimizer,
-        precision: if strategy.scaling.is_some() { Precision::Fp8 } else { Precision::File },
+        precision: strategy.scaling.map_or(Precision::File, Scaling::precision),
         micro_batches: strategy.micro_batches,
         clip: strategy.clip,
         no_decay: NoDecay { names: vec![], vectors: true },

@@ -205,7 +205,9 @@ fn again(recompute: &[Recompute]) -> Again {
 fn element(precision: Precision, model: &Model) -> DType {
     match precision {
         Precision::F32 => DType::F32,
-        Precision::Bf16 | Precision::Bf16Stochastic | Precision::Fp8 | Precision::Mxfp8 => DType::BF16,
+        Precision::Bf16 | Precision::Bf16Stochastic | Precision::Fp8 | Precision::Mxfp8 | Precision::Nvfp4 => {
+            DType::BF16
+        }
         Precision::File => model.element.unwrap_or(DType::F32),
     }
 }
@@ -295,7 +297,7 @@ impl Strategy {
             "micro_batch": self.micro_batch,
             "recompute": self.recompute.name(),
             "element": self.element.to_string(),
-            "products": self.scaling.map(|it| if it == Scaling::Whole { "fp8" } else { "mxfp8" }),
+            "products": self.scaling.map(|it| it.precision().to_string()),
             "masters": self.masters,
         })
     }

@@ -247,7 +247,7 @@ impl Exported {
     }
 }
 
-/// What is said of products in 8 bits where the files of a target do not say that they are.
+/// What is said of narrow products where the files of a target do not say that they are.
 ///
 /// Source: torchtitan, `torchtitan/components/quantization/float8.md` and `mxfp8.md`.
 fn narrow(target: Target, scaling: Scaling) -> Option<String> {
@@ -261,9 +261,13 @@ fn narrow(target: Target, scaling: Scaling) -> Option<String> {
             "say so where the model is registered: `MXFP8LinearConverter.Config(model_compile_enabled=True)` among \
              the converters of `model_registry`, with the names of the layers in `fqns`"
         }
+        (Target::Torchtitan, Scaling::Nvfp4) => {
+            "it trains with none of 4 bits, and they are of bf16: plan with `--precision mxfp8`"
+        }
         _ => "the files do not say so, and they are of bf16",
     };
-    Some(format!("products of linear layers are of 8-bit numbers: {how}"))
+    let bits = if scaling == Scaling::Nvfp4 { 4 } else { 8 };
+    Some(format!("products of linear layers are of {bits}-bit numbers: {how}"))
 }
 
 /// What is said of a whole job, and what is lost of it.
@@ -293,9 +297,14 @@ pub fn export(job: &Job<'_>, target: Target) -> Result<Exported, ExportError> {
         let mut strategy = limited(strategy, &range, &mut lost)?;
         lost.extend(strategy.scaling.and_then(|it| narrow(target, it)));
         if strategy.scaling.is_some() && model.experts.is_some() && target.is_of_megatron() {
-            lost.push("experts are in bf16: they would be in 8 bits there, as other products".to_owned());
+            lost.push("experts are in bf16: they would be narrow there, as other products".to_owned());
         }
-        if !matches!(target, Target::Megatron | Target::Bridge | Target::Torchtitan) {
+        let narrow = match target {
+            Target::Megatron | Target::Bridge => true,
+            Target::Torchtitan => strategy.scaling != Some(Scaling::Nvfp4),
+            _ => false,
+        };
+        if !narrow {
             strategy.scaling = None;
         }
         let files = files(&strategy, &mut lost);

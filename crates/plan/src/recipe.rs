@@ -80,6 +80,31 @@ pub enum Scaling {
     Nvfp4,
 }
 
+impl Scaling {
+    /// The part of a model's layers that stay in 16 bits, the last ones, where others are of 4 (percent).
+    ///
+    /// Source: NVIDIA, "Pretraining Large Language Models with NVFP4", arXiv 2509.25149, section 4.1: some 15 % of
+    /// the linear layers, most of them at the end of the network.
+    const WIDE: usize = 15;
+
+    /// The precision that scales so.
+    pub fn precision(self) -> Precision {
+        match self {
+            Self::Whole => Precision::Fp8,
+            Self::Blocks => Precision::Mxfp8,
+            Self::Nvfp4 => Precision::Nvfp4,
+        }
+    }
+
+    /// How many of so many layers stay in 16 bits, the last ones.
+    pub fn wide(self, layers: usize) -> usize {
+        match self {
+            Self::Whole | Self::Blocks => 0,
+            Self::Nvfp4 => (layers * Self::WIDE + 50) / 100,
+        }
+    }
+}
+
 impl Precision {
     /// How narrow numbers are scaled, where products of linear layers are of such.
     pub fn scaling(self) -> Option<Scaling> {

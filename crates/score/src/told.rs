@@ -118,7 +118,7 @@ fn unlike(job: &Job<'_>, model: &Model, strategy: &Strategy, states: bool) -> Op
         );
     }
     if strategy.scaling.is_some() && model.experts.is_some() {
-        return Some("experts are in bf16 in plans of 8-bit numbers, and in 8 bits there");
+        return Some("experts are in bf16 in plans of narrow numbers, and narrow there");
     }
     if !operations.all(|node| causal(&node.op)) {
         return Some("attention is not causal, and prices of frameworks are of decoders");

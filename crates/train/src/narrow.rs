@@ -46,9 +46,7 @@ pub(crate) fn narrowed(step: Step, precision: Precision) -> Step {
     let Some(scaling) = precision.scaling() else { return step };
     let weights = weights(&step.graph);
     let mut linear = linear(&step.graph, &weights);
-    if scaling == Scaling::Nvfp4 {
-        stay_wide(&step, &mut linear);
-    }
+    stay_wide(&step, scaling, &mut linear);
     let mut narrowing = Narrowing {
         step: &step,
         scaling,

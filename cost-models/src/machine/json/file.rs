@@ -68,6 +68,9 @@ pub(super) struct PrecisionFile {
     pub(super) f16: Number,
     pub(super) bf16: Number,
     pub(super) f8: Number,
+    /// Missing where there are no units for 4 bits.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(super) f4: Option<Number>,
     pub(super) integer: Number,
 }
 
@@ -236,14 +239,14 @@ pub(in crate::machine) struct Number {
 
 impl From<PrecisionFile> for ByPrecision<Number> {
     fn from(file: PrecisionFile) -> Self {
-        let PrecisionFile { f64, f32, tf32, f16, bf16, f8, integer } = file;
-        Self { f64, f32, tf32, f16, bf16, f8, integer }
+        let PrecisionFile { f64, f32, tf32, f16, bf16, f8, f4, integer } = file;
+        Self { f64, f32, tf32, f16, bf16, f8, f4, integer }
     }
 }
 
 impl From<ByPrecision<Number>> for PrecisionFile {
     fn from(numbers: ByPrecision<Number>) -> Self {
-        let ByPrecision { f64, f32, tf32, f16, bf16, f8, integer } = numbers;
-        Self { f64, f32, tf32, f16, bf16, f8, integer }
+        let ByPrecision { f64, f32, tf32, f16, bf16, f8, f4, integer } = numbers;
+        Self { f64, f32, tf32, f16, bf16, f8, f4, integer }
     }
 }

@@ -10,7 +10,9 @@ use cost_models::units::{Bytes, exact};
 use cost_models::work;
 use files::Failure;
 use plan::{Load, Recompute};
-use planner_ir::{Contract, ExpertsClass, Graph, Node, OpClass, Phase, Source, StateKind, share_of_rows};
+use planner_ir::{
+    Contract, ExpertsClass, Graph, Node, OpClass, Phase, Source, StateKind, numbers, share_of_rows,
+};
 
 use super::known::Known;
 use super::{Question, Setup};
@@ -204,10 +206,15 @@ fn product(machine: &Machine, graph: &Graph, node: &Node) -> f64 {
         _ => return 0.0,
     };
     let mut sizes = BTreeMap::new();
-    for (labels, &value) in [(left, &node.operands[0]), (right, &node.operands[1])] {
-        sizes.extend(labels.iter().zip(&graph.type_of(value).shape));
+    for (labels, at) in [(left, 0), (right, 1)] {
+        let type_ = graph.type_of(node.operands[at]);
+        let shape = match node.operands.get(at + 2) {
+            Some(&scales) => numbers(type_, graph.type_of(scales)).shape,
+            None => type_.shape.clone(),
+        };
+        sizes.extend(labels.iter().zip(shape));
     }
-    let precision = Precision::of(graph.type_of(node.operands[0]).dtype);
+    let precision = Precision::of_op(&node.op, graph.type_of(node.operands[0]).dtype);
     let peak = machine.device.matrix_peak.at(precision).value.0;
-    2.0 * sizes.values().map(|&&size| exact(size)).product::<f64>() / peak
+    2.0 * sizes.values().map(|&size| exact(size)).product::<f64>() / peak
 }

@@ -378,16 +378,35 @@ fn training(strategy: &Strategy, model: &Model) -> Vec<One> {
         (Some(Scaling::Blocks), _) => {
             (Some("--bf16 --fp8-format e4m3 --fp8-recipe mxfp8"), "bf16_with_mxfp8_mixed")
         }
+        (Some(Scaling::Nvfp4), _) => {
+            (Some("--bf16 --fp4-format e2m1 --fp4-recipe nvfp4"), "bf16_with_nvfp4_mixed")
+        }
         (None, DType::BF16) => (Some("--bf16"), "bf16_mixed"),
         (None, DType::F16) => (Some("--fp16"), "fp16_mixed"),
         (None, _) => (None, "null"),
     };
-    vec![
+    let layers = usize::try_from(strategy.layer_count()).unwrap_or(usize::MAX);
+    let wide = strategy.scaling.map_or(0, |it| it.wide(layers));
+    let ends = (wide > 0).then(|| {
+        said(
+            format!(
+                "--first-last-layers-bf16 --num-layers-at-start-in-bf16 0 --num-layers-at-end-in-bf16 {wide}"
+            ),
+            vec![
+                of_model("first_last_layers_bf16", true),
+                of_model("num_layers_at_start_in_bf16", 0),
+                of_model("num_layers_at_end_in_bf16", wide),
+            ],
+        )
+    });
+    let mut all = vec![
         counted("--micro-batch-size", "micro_batch_size", strategy.micro_batch),
         counted("--global-batch-size", "global_batch_size", strategy.examples()),
         again,
         perhaps(element.map(str::to_owned), vec![("", "mixed_precision", mixed.to_owned())]),
-    ]
+    ];
+    all.extend(ends);
+    all
 }
 
 fn optimizer(strategy: &Strategy) -> One {

@@ -15,7 +15,7 @@ pub struct ClassNames {
 #[must_use]
 pub fn class_names(op: &Op) -> ClassNames {
     let (operation, term) = match op.class() {
-        OpClass::MatrixProduct(_) if op.has_scales() => ("8-bit product", "8-bit products"),
+        OpClass::MatrixProduct(_) if op.has_scales() => ("narrow product", "narrow products"),
         OpClass::MatrixProduct(_) => ("product", "matrix products"),
         OpClass::Attention(_) => ("attention", "attention"),
         OpClass::Recurrence(_) => ("recurrence", "recurrences"),

@@ -43,6 +43,8 @@ pub enum PrecisionName {
     Fp8,
     /// As bf16, with the matrix products of linear layers in fp8, one scale for each 32 numbers.
     Mxfp8,
+    /// As bf16, with the matrix products of linear layers in NVFP4 but for the last 15 % of layers.
+    Nvfp4,
 }
 
 /// What of a block is recomputed for its gradients.
@@ -146,6 +148,7 @@ impl RecipeArguments {
                 PrecisionName::Bf16Stochastic => Precision::Bf16Stochastic,
                 PrecisionName::Fp8 => Precision::Fp8,
                 PrecisionName::Mxfp8 => Precision::Mxfp8,
+                PrecisionName::Nvfp4 => Precision::Nvfp4,
                 PrecisionName::File => Precision::File,
             },
             micro_batches: self.microbatches,

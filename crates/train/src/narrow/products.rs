@@ -2,6 +2,7 @@
 
 use std::collections::BTreeSet;
 
+use plan::Scaling;
 use planner_ir::{Contract, Graph, Label, Nvfp4, OpClass, Phase, Source, StateKind, Type};
 
 use crate::derived::Step;
@@ -15,13 +16,6 @@ const ALIGNED: u64 = 16;
 ///
 /// Source: Open Compute Project, "Microscaling Formats (MX) Specification", version 1.0, section 5.2.
 pub(super) const BLOCK: u64 = 32;
-
-/// The part of the blocks of a model whose linear layers stay in 16 bits, the last ones, where others are of 4
-/// (percent).
-///
-/// Source: NVIDIA, "Pretraining Large Language Models with NVFP4", arXiv 2509.25149, section 4.1: some 15 % of
-/// the linear layers, most of them at the end of the network.
-const WIDE: usize = 15;
 
 /// How many parts the magnitudes of a value are found in, along its last dimension and along the others
 /// together, at most: so many devices may each have one.
@@ -142,13 +136,12 @@ pub(super) fn side(contract: &Contract, forward: &Contract) -> Option<Side> {
     }
 }
 
-/// Leaves out the linear layers of the last blocks.
-pub(super) fn stay_wide(step: &Step, linear: &mut [bool]) {
+/// Leaves out the linear layers of the last blocks, as many as stay in 16 bits.
+pub(super) fn stay_wide(step: &Step, scaling: Scaling, linear: &mut [bool]) {
     let all = || step.homes.iter().zip(linear.iter()).filter(|(_, it)| **it).map(|(home, _)| *home);
     let homes: BTreeSet<usize> = all().collect();
-    // Rounded to the nearest number of blocks.
-    let wide = (homes.len() * WIDE + 50) / 100;
-    let Some(&first) = homes.iter().nth_back(wide.wrapping_sub(1)) else { return };
+    let wide = scaling.wide(homes.len());
+    let Some(&first) = wide.checked_sub(1).and_then(|it| homes.iter().nth_back(it)) else { return };
     for (it, home) in linear.iter_mut().zip(&step.homes) {
         *it &= *home < first;
     }
