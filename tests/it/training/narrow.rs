@@ -1,4 +1,4 @@
-//! Training with the products of linear layers in 8 bits.
+//! Training with the products of linear layers in 8 and in 4 bits.
 
 use driver::pipeline::Training;
 use plan::{Plan, Precision, Recompute};
@@ -19,7 +19,8 @@ const STEPS: usize = 6;
 const RATE: f32 = 3e-3;
 
 /// The recipes, and how far a loss after some steps may be from that of bf16, relative to it.
-const NARROW: [(Precision, f64); 2] = [(Precision::Fp8, 1e-2), (Precision::Mxfp8, 1e-2)];
+const NARROW: [(Precision, f64); 3] =
+    [(Precision::Fp8, 1e-2), (Precision::Mxfp8, 1e-2), (Precision::Nvfp4, 3e-2)];
 
 fn training(case: &Case, precision: Precision, again: Recompute) -> Training {
     let mut training = case.training(ADAMW, again);
@@ -27,7 +28,7 @@ fn training(case: &Case, precision: Precision, again: Recompute) -> Training {
     training
 }
 
-/// How many products are in 8 bits, and in more.
+/// How many products are narrow, and how many are not.
 fn products(plan: &planner_ir::Graph) -> [usize; 2] {
     let count = |is: fn(&Op) -> bool| plan.nodes.iter().filter(|it| is(&it.op)).count();
     [count(|it| matches!(it, Op::ScaledContract { .. })), count(|it| matches!(it, Op::Contract(_)))]
@@ -53,7 +54,7 @@ fn case() -> Case {
 }
 
 #[test]
-fn a_model_learns_in_8_bits_beside_bf16() {
+fn a_model_learns_with_narrow_products_beside_bf16() {
     let case = case();
     let expected = losses(&case, Precision::Bf16);
     assert!(expected[STEPS - 1] < 0.95 * expected[0], "{expected:?}");
@@ -119,36 +120,39 @@ fn several_ranks_make_the_step_of_one() {
 #[test]
 fn what_is_kept_is_narrow() {
     let case = case();
-    let kept = [Precision::Bf16, Precision::Fp8].map(|precision| {
+    let kept = [Precision::Bf16, Precision::Fp8, Precision::Nvfp4].map(|precision| {
         let plan = planned(&case, &training(&case, precision, Recompute::Nothing), 1, "1");
         plan.memory.iter().find(|it| it.kind == "activations").map_or(0, |it| it.bytes)
     });
-    assert!(kept[1] < kept[0], "{kept:?}");
+    assert!(kept[1] < kept[0] && kept[2] < kept[1], "{kept:?}");
 }
 
 /// No kernel of a GPU multiplies such numbers: that is said before anything is done.
 #[test]
-fn gpus_refuse_products_in_8_bits() {
+fn gpus_refuse_narrow_products() {
     let case = case();
-    let plan = planned(&case, &training(&case, Precision::Fp8, Recompute::Nothing), 1, "1");
     let gpu = emulated();
-    let programs = lower::lower(&plan).unwrap();
-    let found = crate::corpus::gpu::session(&gpu, programs, &case.file).err().map(|it| it.to_string());
-    let found = found.unwrap_or_default();
-    assert!(found.contains("8-bit") && found.contains("--precision bf16"), "{found}");
+    for precision in [Precision::Fp8, Precision::Nvfp4] {
+        let plan = planned(&case, &training(&case, precision, Recompute::Nothing), 1, "1");
+        let programs = lower::lower(&plan).unwrap();
+        let found = crate::corpus::gpu::session(&gpu, programs, &case.file).err().map(|it| it.to_string());
+        let found = found.unwrap_or_default();
+        assert!(found.contains("8-bit or 4-bit") && found.contains("--precision bf16"), "{found}");
+    }
 }
 
 /// Parameters and states are those of bf16.
 #[test]
 fn states_are_those_of_bf16() {
     let case = case();
-    let states = [Precision::Bf16, Precision::Fp8, Precision::Mxfp8].map(|precision| {
+    let all = [Precision::Bf16, Precision::Fp8, Precision::Mxfp8, Precision::Nvfp4];
+    let states = all.map(|precision| {
         let batch = parted(&case.batch(0), 1);
         let graph = case.prepared(&training(&case, precision, Recompute::Nothing), &batch).graph;
         let of = graph.values.iter().filter(|it| matches!(it.source, Source::State(_)));
         of.map(|it| (it.type_.clone(), it.source.clone())).collect::<Vec<_>>()
     });
-    assert!(states[0] == states[1] && states[0] == states[2]);
+    assert!(states.iter().all(|it| *it == states[0]));
 }
 
 /// What a step of Llama 3 8B takes on eight devices of a machine, as a plan says (seconds).
@@ -178,6 +182,7 @@ fn steps_in_8_bits_are_shorter_where_there_are_units_for_them() {
         ("a100-80g", "fp8", false),
         ("h100-80g", "mxfp8", false),
         ("b200-180g", "mxfp8", true),
+        ("b200-180g", "nvfp4", true),
     ];
     for &(machine, narrow, shorter) in first(2, &cases) {
         let [wide, found] = ["bf16", narrow].map(|precision| step_of_llama(machine, precision));

@@ -36,13 +36,18 @@ mod tests {
 
     /// How many products of a graph are not of a precision, by the type of their scales.
     fn count(scale: &str, precision: Precision) -> usize {
+        let (codes, more) = match scale {
+            "f8e4m3fn[2,2]" => ("u8[32,16]", ["  %4 = input \"all\" : f32[]\n", " %4 %4"]),
+            _ => ("f8e4m3fn[32,32]", ["", ""]),
+        };
+        let [declared, read] = more;
         let text = format!(
             r#"graph "g" {{
-  %0 = input "a" : f8e4m3fn[32,32]
-  %1 = input "b" : f8e4m3fn[32,32]
+  %0 = input "a" : {codes}
+  %1 = input "b" : {codes}
   %2 = input "scale" : {scale}
-  %3 = scaled_contract "ab,bc->ac" to=bf16 %0 %1 %2 %2 : bf16[32,32]
-  return "y" %3
+{declared}  %5 = scaled_contract "ab,cb->ac" to=bf16 %0 %1 %2 %2{read} : bf16[32,32]
+  return "y" %5
 }}
 "#
         );
@@ -50,9 +55,11 @@ mod tests {
     }
 
     #[test]
-    fn products_in_8_bits_are_of_their_precision() {
-        let all = [Precision::F32, Precision::Bf16, Precision::File, Precision::Fp8, Precision::Mxfp8];
-        assert_eq!(all.map(|it| count("f32[]", it)), [1, 1, 1, 0, 1]);
-        assert_eq!(all.map(|it| count("u8[1,1]", it)), [1, 1, 1, 1, 0]);
+    fn narrow_products_are_of_their_precision() {
+        use Precision::{Bf16, F32, File, Fp8, Mxfp8, Nvfp4};
+        let all = [F32, Bf16, File, Fp8, Mxfp8, Nvfp4];
+        assert_eq!(all.map(|it| count("f32[]", it)), [1, 1, 1, 0, 1, 1]);
+        assert_eq!(all.map(|it| count("u8[1,1]", it)), [1, 1, 1, 1, 0, 1]);
+        assert_eq!(all.map(|it| count("f8e4m3fn[2,2]", it)), [1, 1, 1, 1, 1, 0]);
     }
 }

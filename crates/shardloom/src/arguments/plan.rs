@@ -3,7 +3,10 @@
 use std::path::{Path, PathBuf};
 
 use clap::Args;
+use cost_models::cluster::Cluster;
+use files::{Failure, machine};
 
+use super::recipe::{Mode, PrecisionName};
 use super::{GenerationArguments, ModelArguments, PipelineArguments, RecipeArguments, TargetArguments};
 
 /// `plan`.
@@ -53,5 +56,19 @@ impl PlanArguments {
     /// The model, or the configuration of which it is made.
     pub fn model(&self) -> &Path {
         self.given.as_deref().or(self.config.as_deref()).unwrap_or_else(|| Path::new(""))
+    }
+
+    /// The machines that it is planned for, so many devices of them.
+    pub(crate) fn cluster(&self, devices: Option<u64>) -> Result<Cluster, Failure> {
+        let cluster = self.target.on(machine::cluster(&self.target.set.of(&self.machine), devices)?);
+        let four = self.recipe.mode == Mode::Train && self.recipe.precision == PrecisionName::Nvfp4;
+        match cluster.kinds().iter().find(|it| four && !it.device.scales_blocks()) {
+            Some(without) => Err(Failure::Input(format!(
+                "machine `{}` has no units for products of 4-bit numbers, expected some for `--precision nvfp4`: \
+                 plan for a machine that has a `matrix_peak.f4`, such as b200-180g, or with `--precision fp8`",
+                without.name
+            ))),
+            None => Ok(cluster),
+        }
     }
 }

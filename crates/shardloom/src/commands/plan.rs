@@ -46,8 +46,7 @@ pub(crate) fn plan(arguments: &PlanArguments, context: &mut Context<'_, '_>) -> 
 
 /// Plans a model and writes the plan.
 fn planned(arguments: &PlanArguments, context: &mut Context<'_, '_>) -> Result<Said, Failure> {
-    let named = arguments.target.set.of(&arguments.machine);
-    let cluster = arguments.target.on(machine::cluster(&named, arguments.devices)?);
+    let cluster = arguments.cluster(arguments.devices)?;
     let single = || machine::one(&arguments.machine, &cluster);
     if arguments.recipe.mode == Mode::Generate {
         return super::generate::plan(arguments, &single()?, context);

@@ -3,7 +3,7 @@
 use std::collections::BTreeSet;
 
 use files::Failure;
-use files::{machine, model_file, written};
+use files::{model_file, written};
 use report::sweep::{Point, What, drawn, object, parsed, shown, table, text};
 use report::throughput;
 use serde_json::Value;
@@ -29,7 +29,7 @@ pub(super) fn sweep(arguments: &SweepArguments, context: &mut Context<'_, '_>) -
     for at in values {
         context.progress.say(format!("{over}: {}", shown(what, at)));
         let devices = if what == What::Devices { Some(at) } else { plan.devices };
-        let machine = plan.target.on(machine::cluster(&plan.target.set.of(&plan.machine), devices)?);
+        let machine = plan.cluster(devices)?;
         let memory = match what {
             What::Memory => Some(plan.target.left_of(at)),
             _ => plan.target.memory(),

@@ -3,7 +3,7 @@
 use std::fmt::Write as _;
 
 use plan::{Loss, NoDecay, Precision, Recipe, Recompute};
-use planner_ir::{DType, Graph, Op, Optimizer, Phase, Real, Source, State, parse_graph, verify};
+use planner_ir::{DType, Graph, Nvfp4, Op, Optimizer, Phase, Real, Source, State, parse_graph, verify};
 
 use super::products::parts;
 use crate::{Step, TrainError, forward, step};
@@ -135,6 +135,50 @@ fn blocks_lie_along_what_is_summed() {
     }
 }
 
+/// In 4 bits, a weight is quantised once for both products that read it; what a weight's gradient is of is
+/// turned along its rows, and gradients are rounded by chance, each by its own.
+#[test]
+fn products_of_4_bits_have_squares_of_weights_and_gradients_by_chance() {
+    let step = stepped(&model(&[32, 64, 32, 16], 48), Precision::Nvfp4, &Recompute::Nothing);
+    let found = products(&step);
+    assert_eq!(found.len(), 5);
+    assert!(found.iter().all(|(_, types)| *types == [DType::U8, DType::U8]));
+    let quantised = step.graph.nodes.iter().filter_map(|it| match &it.op {
+        Op::QuantizeNvfp4(how) => Some((step.graph.type_of(it.operands[0]).shape.clone(), how.clone())),
+        _ => None,
+    });
+    let quantised: Vec<_> = quantised.collect();
+    let count = |is: &dyn Fn(&Nvfp4) -> bool| quantised.iter().filter(|(_, how)| is(how)).count();
+    // Two weights; two values forward, two turned; of two gradients one by columns, and both turned.
+    assert_eq!(count(&|how| how.across.is_some()), 2);
+    assert_eq!(count(&|how| how.across.is_none() && how.seed.is_none()), 4);
+    assert_eq!(count(&|how| how.seed.is_some()), 3);
+    assert_eq!(count(&|how| how.rotated), 4);
+    for (shape, how) in &quantised {
+        let of_weight = shape[0] != 48;
+        assert_eq!(how.across.is_some(), of_weight);
+        assert_eq!(how.dim, usize::from(!(of_weight || how.rotated)), "{shape:?}");
+    }
+    let mut seeds: Vec<_> = quantised.iter().filter_map(|(_, how)| how.seed).collect();
+    seeds.dedup();
+    assert_eq!(seeds.len(), 3);
+    // All start from a number that differs from micro-batch to micro-batch.
+    assert!(step.graph.values.iter().any(|it| it.source == Source::Input(crate::SEED.to_owned())));
+    let wide = |it: &Op| matches!(it, Op::Contract(_));
+    assert_eq!(step.graph.nodes.iter().filter(|it| wide(&it.op)).count(), 3);
+}
+
+/// 15 % of the blocks stay in bf16, the last ones.
+#[test]
+fn the_last_blocks_stay_in_bf16_beside_products_of_4_bits() {
+    let graph = model(&[32; 9], 32);
+    let narrow = |precision| products(&stepped(&graph, precision, &Recompute::Nothing)).len();
+    // Of eight layers the last is the output's, of seven the last one stays besides, and the first has no
+    // gradient of x.
+    assert_eq!(narrow(Precision::Mxfp8), 3 * 7 - 1);
+    assert_eq!(narrow(Precision::Nvfp4), 3 * 6 - 1);
+}
+
 /// Extents that are no multiples of 16, or do not fall into blocks, leave products as they are.
 #[test]
 fn what_units_do_not_take_stays_in_bf16() {
@@ -156,6 +200,9 @@ fn what_units_do_not_take_stays_in_bf16() {
     assert_eq!(eight(&[32, 24, 16], 32, Precision::Fp8), 0);
     // 48 rows are no blocks of 32: the gradient of the weight stays.
     assert_eq!(eight(&[32, 32, 16], 48, Precision::Mxfp8), 1);
+    // But they are of blocks of 16.
+    assert_eq!(eight(&[32, 32, 16], 48, Precision::Nvfp4), 2);
+    assert_eq!(eight(&[32, 24, 16], 32, Precision::Nvfp4), 0);
     // One layer is the last.
     assert_eq!(eight(&[32, 32], 32, Precision::Fp8), 0);
 }
