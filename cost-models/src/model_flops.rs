@@ -149,7 +149,9 @@ impl Walk<'_> {
 
     /// The arithmetic of a product: that of its first operand.
     fn precision(&self, node: &Node) -> Precision {
-        node.operands.first().map_or(Precision::F32, |&it| Precision::of_op(&node.op, self.graph.type_of(it).dtype))
+        node.operands
+            .first()
+            .map_or(Precision::F32, |&it| Precision::of_op(&node.op, self.graph.type_of(it).dtype))
     }
 
     /// What an operation counts, and for how many places it looks up rows of a weight.

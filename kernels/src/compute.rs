@@ -136,9 +136,7 @@ fn dispatch(op: &Op, operands: &[Tensor], results: &mut [TensorMut]) -> Result<(
             narrow::quantize_blocks(*dim, *block, x, pair(results)?)
         }
         Op::QuantizeNvfp4(how) => narrow::quantize_nvfp4(how, operands, results),
-        Op::ScaledContract { contract, .. } => {
-            narrow::scaled_contract(contract, operands, single(results)?)
-        }
+        Op::ScaledContract { contract, .. } => narrow::scaled_contract(contract, operands, single(results)?),
         Op::GatedGradient(activation) => {
             let operands = these(operands, "3")?;
             elementwise::gated_gradient(*activation, operands, pair(results)?)

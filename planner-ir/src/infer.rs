@@ -23,9 +23,7 @@ use gradients::{
     same_floats, smooth, update_type,
 };
 use movement::{concat_type, elements_indexed, gather_nd_type, pad_type, slice_type};
-use narrow::{
-    amax_type, quantize_blocks_type, quantize_nvfp4_type, quantize_type, scaled_contract_type,
-};
+use narrow::{amax_type, quantize_blocks_type, quantize_nvfp4_type, quantize_type, scaled_contract_type};
 use products::{
     attention_merge_type, attention_type, contract_type, conv_type, dequantize_type, experts_type,
     region_type,

@@ -34,8 +34,8 @@ pub use odometer::advance;
 pub use op::{
     Attention, AttentionClass, Binary, Blind, Contract, Conv, ConvolutionClass, Dynamic, Edge,
     ElementwiseClass, ExpertsClass, Extreme, GatherClass, Interpolation, Label, Merging, MovementClass,
-    NormClass, Nvfp4, Op, OpClass, Optimizer, Pairing, Recurrence, Reduction, Region, RegionNode, Resize, Scatter,
-    Triangle, Unary, numbers, packed_dim,
+    NormClass, Nvfp4, Op, OpClass, Optimizer, Pairing, Recurrence, Reduction, Region, RegionNode, Resize,
+    Scatter, Triangle, Unary, numbers, packed_dim,
 };
 pub use partition::{
     Block, Motion, Partition, PartitionError, Route, Shift, Slots, Ways, chunks, share_of_rows,

@@ -24,7 +24,8 @@ use crate::units::{Flops, Seconds, exact};
 pub fn least(device: &Device, op: &Op, operands: &[Type], results: &[Type]) -> Seconds {
     let product = |sizes: [u64; 4]| {
         let work: f64 = 2.0 * sizes.into_iter().map(exact).product::<f64>();
-        multiplied(device, Flops(work), Precision::of_op(op, operands[0].dtype)).max(touched(device, &[operands, results]))
+        multiplied(device, Flops(work), Precision::of_op(op, operands[0].dtype))
+            .max(touched(device, &[operands, results]))
     };
     let all = || touched(device, &[operands, results]);
     match op.class() {

@@ -121,7 +121,10 @@ fn config(model: &Model, precision: Arithmetic) -> Result<Value, String> {
     let dtype = match precision {
         Arithmetic::Bf16 | Arithmetic::F8 => "bfloat16",
         Arithmetic::F16 => "float16",
-        Arithmetic::F4 => return Err("stated products in 4 bits are priced by the figures of frameworks, and not planned".to_owned()),
+        Arithmetic::F4 => {
+            return Err("stated products in 4 bits are priced by the figures of frameworks, and not planned"
+                .to_owned());
+        }
     };
     if model.latent.is_some() {
         return Err("latent attention of a stated setup is not written".to_owned());

@@ -205,9 +205,11 @@ fn again(recompute: &[Recompute]) -> Again {
 fn element(precision: Precision, model: &Model) -> DType {
     match precision {
         Precision::F32 => DType::F32,
-        Precision::Bf16 | Precision::Bf16Stochastic | Precision::Fp8 | Precision::Mxfp8 | Precision::Nvfp4 => {
-            DType::BF16
-        }
+        Precision::Bf16
+        | Precision::Bf16Stochastic
+        | Precision::Fp8
+        | Precision::Mxfp8
+        | Precision::Nvfp4 => DType::BF16,
         Precision::File => model.element.unwrap_or(DType::F32),
     }
 }

@@ -30,7 +30,9 @@ mod products; // which products are narrow, and how their operands fall into blo
 use std::collections::{BTreeMap, BTreeSet};
 
 use plan::{Precision, Scaling};
-use planner_ir::{Binary, Contract, DType, Graph, Node, NodeId, Nvfp4, Op, Phase, Real, Source, Type, ValueId};
+use planner_ir::{
+    Binary, Contract, DType, Graph, Node, NodeId, Nvfp4, Op, Phase, Real, Source, Type, ValueId,
+};
 
 use crate::SEED;
 use crate::derived::Step;
@@ -130,7 +132,7 @@ impl Narrowing<'_> {
                 self.map[value.0] = self.to.push_value(it.type_.clone(), it.source.clone());
             }
         }
-        let chances = self.rounds_by_chance();
+        let (chances, ahead) = (self.rounds_by_chance(), self.ahead());
         for id in from.node_ids() {
             let node = from.node(id);
             let home = self.step.homes[id.0];
@@ -138,7 +140,14 @@ impl Narrowing<'_> {
                 self.start_chances(node, home);
             }
             let (op, operands) = match self.product(id) {
-                Some(product) => self.narrow(node, product, home),
+                Some(product) => {
+                    let narrow = self.narrow(node, product, home);
+                    for (value, form) in ahead.get(&id).into_iter().flatten() {
+                        let (value, form) = (*value, form.clone());
+                        self.quantised(node, Quantised { value, home, back: false, form });
+                    }
+                    narrow
+                }
                 None => (node.op.clone(), node.operands.iter().map(|it| self.map[it.0]).collect()),
             };
             let forward = self.step.forward[id.0].map(|it| self.places[it.0]);
@@ -173,6 +182,24 @@ impl Narrowing<'_> {
         let ids = self.step.graph.node_ids();
         let those = ids.filter(|&id| self.product(id).is_some_and(|(_, forms)| forms.iter().any(by_chance)));
         those.map(|id| self.step.homes[id.0]).collect()
+    }
+
+    /// For each forward product, the values that it reads and that gradients read in other forms: they are made
+    /// narrow while they are there, so that what is kept for the gradients is narrow.
+    fn ahead(&self) -> BTreeMap<NodeId, Vec<(ValueId, Form)>> {
+        let graph = &self.step.graph;
+        let mut ahead: BTreeMap<NodeId, Vec<(ValueId, Form)>> = BTreeMap::new();
+        for id in graph.node_ids().filter(|it| graph.node(*it).phase != Phase::Forward) {
+            let Some(((_, forms), of)) = self.product(id).zip(self.step.forward[id.0]) else { continue };
+            for (&value, form) in graph.node(id).operands.iter().zip(forms) {
+                let (own, mut read) = (self.own(value), graph.node(of).operands.iter());
+                let read = read.any(|it| self.own(*it) == own) && !self.weights[value.0];
+                if read && !matches!(form, Form::Whole(_)) {
+                    ahead.entry(of).or_default().push((own, form));
+                }
+            }
+        }
+        ahead
     }
 
     /// Makes the number from which chances of a block start: an input, plus how many such blocks come before.
@@ -312,6 +339,11 @@ impl Narrowing<'_> {
         let of = *node.operands.first()?;
         let same = matches!(node.op, Op::Reshape { .. }) && graph.type_of(of) == graph.type_of(value);
         same.then_some((id, of))
+    }
+
+    /// The value that is read again as another of the same elements.
+    fn own(&self, value: ValueId) -> ValueId {
+        self.view(value).map_or(value, |(_, of)| self.own(of))
     }
 
     /// The numbers and the scales of a value.

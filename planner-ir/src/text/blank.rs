@@ -6,8 +6,8 @@ use std::sync::LazyLock;
 use super::attribute::Named;
 use crate::data::{DType, Real, Type};
 use crate::op::{
-    Attention, Binary, Blind, Contract, Conv, Dynamic, Edge, Extreme, Interpolation, Nvfp4, Op, Optimizer, Pairing,
-    Recurrence, Reduction, Region, Resize, Scatter, Triangle, Unary,
+    Attention, Binary, Blind, Contract, Conv, Dynamic, Edge, Extreme, Interpolation, Nvfp4, Op, Optimizer,
+    Pairing, Recurrence, Reduction, Region, Resize, Scatter, Triangle, Unary,
 };
 
 /// Each operation by name, its attributes to be set.

@@ -13,9 +13,12 @@ use crate::recipe::Precision;
 pub(super) fn check(plan: &Plan, precision: Precision, found: &mut Violations) {
     match precision {
         Precision::Bf16Stochastic => rounded(plan, found),
-        Precision::F32 | Precision::Bf16 | Precision::Fp8 | Precision::Mxfp8 | Precision::Nvfp4 | Precision::File => {
-            not_rounded(plan, precision, found)
-        }
+        Precision::F32
+        | Precision::Bf16
+        | Precision::Fp8
+        | Precision::Mxfp8
+        | Precision::Nvfp4
+        | Precision::File => not_rounded(plan, precision, found),
     }
 }
 

@@ -142,7 +142,8 @@ fn wanted(
         wanted.map_or(Some(None), |it| number(it).map(Some))
     };
     let mut all: Vec<Option<usize>> = graph.node(node).operands.iter().map(wanted).collect::<Option<_>>()?;
-    if let (Op::Quantize { .. } | Op::QuantizeNvfp4(_), [_, amax, ..]) = (&graph.node(node).op, &mut all[..]) {
+    if let (Op::Quantize { .. } | Op::QuantizeNvfp4(_), [_, amax, ..]) = (&graph.node(node).op, &mut all[..])
+    {
         // Every device needs all magnitudes, wherever they are found.
         *amax = None;
     }

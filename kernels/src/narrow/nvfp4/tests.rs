@@ -126,7 +126,8 @@ fn the_transform_is_that_of_its_matrix_and_keeps_products() {
         let expected: f64 = (0..16).map(term).sum();
         assert!((f64::from(turned[at]) - expected).abs() < 1e-4, "{index:?}");
     }
-    let dot = |a: &dyn Fn(usize) -> f64, b: &dyn Fn(usize) -> f64| (0..32).map(|it| a(it) * b(it)).sum::<f64>();
+    let dot =
+        |a: &dyn Fn(usize) -> f64, b: &dyn Fn(usize) -> f64| (0..32).map(|it| a(it) * b(it)).sum::<f64>();
     let of = |column: usize| move |row: usize| (row, column);
     let before = |(row, column): (usize, usize)| {
         given.at(&[u64::try_from(row).unwrap(), u64::try_from(column).unwrap()])

@@ -5,7 +5,8 @@ use arbtest::arbitrary::{Result, Unstructured};
 use crate::data::{DType, Real, Type};
 use crate::graph::{Carried, Graph, Output, Phase, Source, State, StateKind, Training, ValueId};
 use crate::op::{
-    Attention, Blind, Contract, Conv, Dynamic, Edge, Label, Nvfp4, Op, Optimizer, Region, RegionNode, Resize, Unary,
+    Attention, Blind, Contract, Conv, Dynamic, Edge, Label, Nvfp4, Op, Optimizer, Region, RegionNode, Resize,
+    Unary,
 };
 use crate::text::attribute::Named;
 use crate::text::blank::BLANK;

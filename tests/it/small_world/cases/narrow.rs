@@ -12,17 +12,30 @@ pub(crate) fn narrow() -> Vec<Case> {
         case("quantize_blocks to=f8e4m3fn dim=1 block=2", &[Thirds(&[4, 8])]),
         case("amax parts=[4,2] rotated=1", &[Floats(&[4, 64])]),
         case("quantize_nvfp4 dim=1", &[Floats(&[4, 64]), Positive(&[2])]),
-        case("quantize_nvfp4 dim=0 across=1", &[Floats(&[32, 32]), Positive(&[1])]),
         case("quantize_nvfp4 dim=0 rotated=true", &[Floats(&[32, 4]), Positive(&[2])]),
         case(
             "scaled_contract \"ab,bc->ac\" to=f32",
             // A value of one row of blocks, and a weight of squares of them.
-            &[pairs(&[4, 32]), pairs(&[32, 32]), fours(&[4, 4]), fours(&[4, 2]), Positive(&[]), Positive(&[])],
+            &[
+                pairs(&[4, 32]),
+                pairs(&[32, 32]),
+                fours(&[4, 4]),
+                fours(&[4, 2]),
+                Positive(&[]),
+                Positive(&[]),
+            ],
         ),
         case(
             "scaled_contract \"ac,bc->ab\" to=f32",
             // The gradient by the same numbers of the weight.
-            &[pairs(&[4, 16]), pairs(&[16, 32]), fours(&[4, 2]), fours(&[2, 2]), Positive(&[]), Positive(&[])],
+            &[
+                pairs(&[4, 16]),
+                pairs(&[16, 32]),
+                fours(&[4, 2]),
+                fours(&[2, 2]),
+                Positive(&[]),
+                Positive(&[]),
+            ],
         ),
         case(
             "scaled_contract \"ab,bc->ac\" to=f32",

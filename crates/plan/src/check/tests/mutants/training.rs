@@ -194,9 +194,12 @@ pub(super) const TRAINING: &[Mutant] = &[
         let Some(recipe) = &mut plan.recipe else { return Ok(false) };
         recipe.precision = match recipe.precision {
             Precision::Bf16Stochastic => Precision::Bf16,
-            Precision::F32 | Precision::Bf16 | Precision::Fp8 | Precision::Mxfp8 | Precision::Nvfp4 | Precision::File => {
-                Precision::Bf16Stochastic
-            }
+            Precision::F32
+            | Precision::Bf16
+            | Precision::Fp8
+            | Precision::Mxfp8
+            | Precision::Nvfp4
+            | Precision::File => Precision::Bf16Stochastic,
         };
         Ok(true)
     }),
