@@ -103,6 +103,7 @@ fn moves_bytes(op: &Op) -> bool {
         | Op::Quantize { .. }
         | Op::QuantizeBlocks { .. }
         | Op::QuantizeNvfp4(_)
+        | Op::Remember
         | Op::ScaledContract { .. }
         | Op::Region(_) => true,
         Op::ScatterElements { scatter, .. } | Op::ScatterNd { scatter } => *scatter == Scatter::Replace,
@@ -130,7 +131,8 @@ fn dispatch(op: &Op, operands: &[Tensor], results: &mut [TensorMut]) -> Result<(
             let [x] = these(operands, "1")?;
             narrow::amax(*rotated, x, single(results)?)
         }
-        Op::Quantize { .. } => narrow::quantize(these(operands, "2")?, pair(results)?),
+        Op::Quantize { .. } => narrow::quantize(these(operands, "2")?, results),
+        Op::Remember => narrow::remember(these(operands, "2")?, single(results)?),
         Op::QuantizeBlocks { dim, block, .. } => {
             let [x] = these(operands, "1")?;
             narrow::quantize_blocks(*dim, *block, x, pair(results)?)

@@ -57,7 +57,11 @@ pub(crate) fn amax(turned: Option<usize>, x: &Tensor, y: &mut TensorMut) -> Resu
 }
 
 /// `y = x / scale`, and the scale.
-pub(crate) fn quantize([x, amax]: [&Tensor; 2], [y, scale]: [&mut TensorMut; 2]) -> Result<(), KernelError> {
+pub(crate) fn quantize([x, amax]: [&Tensor; 2], results: &mut [TensorMut]) -> Result<(), KernelError> {
+    let [y, scale, magnitudes @ ..] = results else {
+        let found = results.len();
+        return Err(KernelError::Count { of: "results", found, expected: "2 or 3" });
+    };
     if x.shape != y.shape {
         return Err(KernelError::Shape {
             of: "a quantised value",
@@ -71,9 +75,21 @@ pub(crate) fn quantize([x, amax]: [&Tensor; 2], [y, scale]: [&mut TensorMut; 2])
     let step = if step.is_finite() && step >= f32::MIN_POSITIVE { step } else { 1.0 };
     let wide = converted(x, DType::F32)?;
     for (code, number) in y.bytes.iter_mut().zip(wide.elements::<f32>()?) {
-        *code = format.encoded(number / step);
+        let over = number / step;
+        let most = format.most();
+        *code = format.encoded(if number.is_finite() { over.clamp(-most, most) } else { over });
     }
     scale.elements_mut::<f32>()?.fill(step);
+    magnitudes.iter_mut().try_for_each(|it| self::amax(None, x, it))
+}
+
+/// `y = the history without its oldest, and the largest of all magnitudes`.
+pub(crate) fn remember([history, magnitudes]: [&Tensor; 2], y: &mut TensorMut) -> Result<(), KernelError> {
+    let largest = magnitudes.elements::<f32>()?.iter().fold(0.0, |most: f32, it| it.larger(most));
+    let later = history.elements::<f32>()?.iter().skip(1).chain([&largest]);
+    for (y, it) in y.elements_mut::<f32>()?.iter_mut().zip(later) {
+        *y = *it;
+    }
     Ok(())
 }
 

@@ -115,6 +115,7 @@ impl Op {
             | Self::Quantize { .. }
             | Self::QuantizeBlocks { .. }
             | Self::QuantizeNvfp4(_)
+            | Self::Remember
             | Self::ScaledContract { .. }
             | Self::UnaryGradient(_)
             | Self::GatedGradient(_)

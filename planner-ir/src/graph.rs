@@ -112,12 +112,24 @@ pub enum StateKind {
     Gradient,
     /// A number summed over micro-batches, such as the loss: zero before each step's first.
     Total,
+    /// The largest magnitudes of the micro-batches' values: zeros before each step's first.
+    Largest,
+    /// The largest magnitudes of a value in the last steps, the last one's last: at first zeros.
+    History,
 }
 
 impl StateKind {
     /// Every kind.
-    pub const ALL: [Self; 6] =
-        [Self::Parameter, Self::Master, Self::FirstMoment, Self::SecondMoment, Self::Gradient, Self::Total];
+    pub const ALL: [Self; 8] = [
+        Self::Parameter,
+        Self::Master,
+        Self::FirstMoment,
+        Self::SecondMoment,
+        Self::Gradient,
+        Self::Total,
+        Self::Largest,
+        Self::History,
+    ];
 
     /// The name in texts.
     pub fn name(self) -> &'static str {
@@ -128,13 +140,15 @@ impl StateKind {
             Self::SecondMoment => "second_moment",
             Self::Gradient => "gradient",
             Self::Total => "total",
+            Self::Largest => "largest",
+            Self::History => "history",
         }
     }
 
-    /// Whether it is summed over micro-batches: it starts from zero in each step, and what it
-    /// becomes takes its place after each micro-batch.
+    /// Whether it is summed over micro-batches, or the largest of them: it starts from zero in each step, and
+    /// what it becomes takes its place after each micro-batch.
     pub fn is_summed(self) -> bool {
-        matches!(self, Self::Gradient | Self::Total)
+        matches!(self, Self::Gradient | Self::Total | Self::Largest)
     }
 }
 

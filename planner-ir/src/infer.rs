@@ -23,7 +23,9 @@ use gradients::{
     same_floats, smooth, update_type,
 };
 use movement::{concat_type, elements_indexed, gather_nd_type, pad_type, slice_type};
-use narrow::{amax_type, quantize_blocks_type, quantize_nvfp4_type, quantize_type, scaled_contract_type};
+use narrow::{
+    amax_type, quantize_blocks_type, quantize_nvfp4_type, quantize_type, remember_type, scaled_contract_type,
+};
 use products::{
     attention_merge_type, attention_type, contract_type, conv_type, dequantize_type, experts_type,
     region_type,
@@ -250,7 +252,8 @@ impl Op {
                 one(DType::BF16, operands[0].shape.clone())
             }
             Self::Amax { parts, rotated } => amax_type(parts, *rotated, operands),
-            Self::Quantize { to } => quantize_type(*to, operands),
+            Self::Quantize { to, parts } => quantize_type(*to, parts.as_deref(), operands),
+            Self::Remember => remember_type(operands),
             Self::QuantizeBlocks { to, dim, block } => quantize_blocks_type(*to, *dim, *block, operands),
             Self::QuantizeNvfp4(it) => quantize_nvfp4_type(it, operands),
             Self::ScaledContract { contract, to } => scaled_contract_type(contract, *to, operands),
@@ -297,6 +300,7 @@ impl Op {
             | Self::GatherNd { .. }
             | Self::CrossEntropy { .. }
             | Self::Quantize { .. }
+            | Self::Remember
             | Self::UnaryGradient(_)
             | Self::SoftmaxGradient { .. }
             | Self::GatherGradient { .. }

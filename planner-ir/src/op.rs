@@ -378,14 +378,23 @@ pub enum Op {
     },
     /// Each element over one scale for all, as the nearest number of 8 bits: `y = x / scale`, where `scale =
     /// amax / largest number of the type`, and 1 where that is below the normal numbers of f32, or not finite.
-    /// Operands x and the largest magnitudes (f32) of its parts, of which amax is the largest; results y and
-    /// the scale (f32), of no dimensions.
+    /// Operands x and magnitudes (f32) of which amax is the largest: those of its parts, or those of steps
+    /// before; results y and the scale (f32), of no dimensions, and the largest magnitudes of parts of x, if
+    /// they are said. A finite number beyond the largest of the type becomes that.
     ///
     /// Source: Micikevicius et al., "FP8 Formats for Deep Learning", 2022, section 3.
     Quantize {
         /// The elements of y.
         to: DType,
+        /// How many parts each dimension has of which the largest magnitudes are found on the way.
+        parts: Option<Vec<u64>>,
     },
+    /// The largest magnitudes of a value in the last steps, with one step more: the oldest is left out, and the
+    /// largest of all parts is last. Operands the history (f32, one dimension) and the magnitudes (f32) of
+    /// parts; result the history.
+    ///
+    /// Source: NVIDIA Transformer Engine, recipe `DelayedScaling`.
+    Remember,
     /// The same with a scale for each block along a dimension, a power of two: `scale = 2^(floor(log2(amax)) −
     /// largest exponent of the type)`, within 2^±127. What is beyond the largest number then is that number.
     /// Operand x; results y, and the exponents of the scales plus 127 (u8), as many along the dimension as it

@@ -208,6 +208,7 @@ fn element(precision: Precision, model: &Model) -> DType {
         Precision::Bf16
         | Precision::Bf16Stochastic
         | Precision::Fp8
+        | Precision::Fp8Delayed
         | Precision::Mxfp8
         | Precision::Nvfp4 => DType::BF16,
         Precision::File => model.element.unwrap_or(DType::F32),

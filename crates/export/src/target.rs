@@ -257,6 +257,9 @@ fn narrow(target: Target, scaling: Scaling) -> Option<String> {
             "say so where the model is registered: `Float8LinearConverter.Config(recipe_name=\"tensorwise\", \
              filter_fqns=[\"lm_head\"], model_compile_enabled=True)` among the converters of `model_registry`"
         }
+        (Target::Torchtitan, Scaling::Delayed) => {
+            "it has no scales of steps before, and would take those of the step: plan with `--precision fp8`"
+        }
         (Target::Torchtitan, Scaling::Blocks) => {
             "say so where the model is registered: `MXFP8LinearConverter.Config(model_compile_enabled=True)` among \
              the converters of `model_registry`, with the names of the layers in `fqns`"
@@ -301,7 +304,7 @@ pub fn export(job: &Job<'_>, target: Target) -> Result<Exported, ExportError> {
         }
         let narrow = match target {
             Target::Megatron | Target::Bridge => true,
-            Target::Torchtitan => strategy.scaling != Some(Scaling::Nvfp4),
+            Target::Torchtitan => matches!(strategy.scaling, Some(Scaling::Whole | Scaling::Blocks)),
             _ => false,
         };
         if !narrow {

@@ -109,6 +109,7 @@ pub(crate) fn infer(op: &Op, operands: &[Outline]) -> Option<Vec<Outline>> {
         | Op::Quantize { .. }
         | Op::QuantizeBlocks { .. }
         | Op::QuantizeNvfp4(_)
+        | Op::Remember
         | Op::ScaledContract { .. }
         | Op::UnaryGradient(_)
         | Op::GatedGradient(_)

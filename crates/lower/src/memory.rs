@@ -104,8 +104,8 @@ pub fn held(plan: &Plan) -> Result<(Vec<Holding>, u64), LowerError> {
 fn at_rest_for(kind: Kind) -> Use {
     match kind {
         Kind::State(StateKind::Master) => Use::Masters,
-        Kind::State(StateKind::FirstMoment | StateKind::SecondMoment) => Use::Optimizer,
-        Kind::State(StateKind::Gradient | StateKind::Total) => Use::Gradients,
+        Kind::State(StateKind::FirstMoment | StateKind::SecondMoment | StateKind::History) => Use::Optimizer,
+        Kind::State(StateKind::Gradient | StateKind::Total | StateKind::Largest) => Use::Gradients,
         Kind::Input => Use::Inputs,
         _ => Use::Weights,
     }

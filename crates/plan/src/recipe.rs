@@ -60,6 +60,8 @@ pub enum Precision {
     /// In bf16, but for the products of linear layers: of numbers of 8 bits, each value by one scale that
     /// follows from its largest magnitude.
     Fp8,
+    /// The same, each value by the largest of its magnitudes in the steps before.
+    Fp8Delayed,
     /// In bf16, but for the products of linear layers: of numbers of 8 bits with a scale for each 32 of them.
     Mxfp8,
     /// In bf16, but for the products of linear layers of all but the last blocks: of numbers of 4 bits with a
@@ -74,6 +76,8 @@ pub enum Precision {
 pub enum Scaling {
     /// All of a value.
     Whole,
+    /// All of a value, by its magnitudes in the steps before.
+    Delayed,
     /// Each 32 that are summed one after another.
     Blocks,
     /// Each 16 of 4 bits that are summed one after another, of weights 16 by 16, and all of a value one more.
@@ -91,6 +95,7 @@ impl Scaling {
     pub fn precision(self) -> Precision {
         match self {
             Self::Whole => Precision::Fp8,
+            Self::Delayed => Precision::Fp8Delayed,
             Self::Blocks => Precision::Mxfp8,
             Self::Nvfp4 => Precision::Nvfp4,
         }
@@ -99,7 +104,7 @@ impl Scaling {
     /// How many of so many layers stay in 16 bits, the last ones.
     pub fn wide(self, layers: usize) -> usize {
         match self {
-            Self::Whole | Self::Blocks => 0,
+            Self::Whole | Self::Delayed | Self::Blocks => 0,
             Self::Nvfp4 => (layers * Self::WIDE + 50) / 100,
         }
     }
@@ -110,6 +115,7 @@ impl Precision {
     pub fn scaling(self) -> Option<Scaling> {
         match self {
             Self::Fp8 => Some(Scaling::Whole),
+            Self::Fp8Delayed => Some(Scaling::Delayed),
             Self::Mxfp8 => Some(Scaling::Blocks),
             Self::Nvfp4 => Some(Scaling::Nvfp4),
             Self::F32 | Self::Bf16 | Self::Bf16Stochastic | Self::File => None,
@@ -160,6 +166,7 @@ impl fmt::Display for Precision {
             Self::Bf16 => "bf16",
             Self::Bf16Stochastic => "bf16-stochastic",
             Self::Fp8 => "fp8",
+            Self::Fp8Delayed => "fp8-delayed",
             Self::Mxfp8 => "mxfp8",
             Self::Nvfp4 => "nvfp4",
             Self::File => "file",

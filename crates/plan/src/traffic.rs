@@ -90,8 +90,10 @@ fn of_state(kind: StateKind) -> ValueKind {
     match kind {
         StateKind::Parameter => ValueKind::Parameter,
         StateKind::Gradient => ValueKind::Gradient,
-        StateKind::Master | StateKind::FirstMoment | StateKind::SecondMoment => ValueKind::OptimizerState,
-        StateKind::Total => ValueKind::Total,
+        StateKind::Master | StateKind::FirstMoment | StateKind::SecondMoment | StateKind::History => {
+            ValueKind::OptimizerState
+        }
+        StateKind::Total | StateKind::Largest => ValueKind::Total,
     }
 }
 

@@ -169,7 +169,7 @@ fn level(state: &State) -> Option<u8> {
         StateKind::Parameter => Some(3),
         StateKind::Gradient => Some(2),
         StateKind::Master | StateKind::FirstMoment | StateKind::SecondMoment => Some(1),
-        StateKind::Total => None,
+        StateKind::Total | StateKind::Largest | StateKind::History => None,
     }
 }
 

@@ -41,6 +41,7 @@ pub fn forward(raised: &Graph, recipe: &Recipe) -> Result<Graph, TrainError> {
         Precision::Bf16
         | Precision::Bf16Stochastic
         | Precision::Fp8
+        | Precision::Fp8Delayed
         | Precision::Mxfp8
         | Precision::Nvfp4 => in_bf16(&in_f32(graph, recipe)?, recipe),
     }

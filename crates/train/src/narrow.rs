@@ -31,7 +31,8 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use plan::{Precision, Scaling};
 use planner_ir::{
-    Binary, Contract, DType, Graph, Node, NodeId, Nvfp4, Op, Phase, Real, Source, Type, ValueId,
+    Binary, Carried, Contract, DType, Graph, Node, NodeId, Nvfp4, Op, Phase, Real, Source, State, StateKind,
+    Type, ValueId,
 };
 
 use crate::SEED;
@@ -39,6 +40,11 @@ use crate::derived::Step;
 use crate::ends::end;
 use crate::prune::Emitted;
 use products::{BLOCK, Side, block_dims, fours, is_aligned, linear, parts, side, stay_wide, weights};
+
+/// Of how many steps magnitudes are remembered.
+///
+/// Source: NVIDIA Transformer Engine, `DelayedScaling.amax_history_len`.
+const HISTORY: u64 = 1024;
 
 /// What stochastic rounding starts from in a block of the model, of the first value.
 const FIRST_SEED: u64 = 1 << 32;
@@ -62,6 +68,7 @@ pub(crate) fn narrowed(step: Step, precision: Precision) -> Step {
         kept: BTreeMap::new(),
         known: BTreeMap::new(),
         chances: BTreeMap::new(),
+        remembered: Vec::new(),
     };
     narrowing.copy();
     let Narrowing { to, homes, forward, places, .. } = narrowing;
@@ -75,6 +82,8 @@ pub(crate) fn narrowed(step: Step, precision: Precision) -> Step {
 enum Form {
     /// By one scale, to these elements.
     Whole(DType),
+    /// The same, by the magnitudes of steps before.
+    Delayed(DType),
     /// By one scale for each 32 along a dimension.
     Blocks(usize),
     /// To 4 bits. Its seed says only whether numbers are rounded by chance.
@@ -90,6 +99,18 @@ struct Quantised {
     /// Whether the backward part reads it.
     back: bool,
     form: Form,
+}
+
+/// A value whose magnitudes are remembered.
+struct Remembered {
+    /// Those of the steps before.
+    history: ValueId,
+    /// Those of the parts of this one, in the step's micro-batches.
+    largest: Carried,
+    /// The block that it is of.
+    home: usize,
+    /// The name of what reads it.
+    origin: String,
 }
 
 /// What rounding by chance starts from in a block of the model.
@@ -121,6 +142,8 @@ struct Narrowing<'a> {
     known: BTreeMap<Quantised, Vec<ValueId>>,
     /// For each block of the model that rounds by chance.
     chances: BTreeMap<usize, Chance>,
+    /// The values whose magnitudes are remembered from step to step.
+    remembered: Vec<Remembered>,
 }
 
 impl Narrowing<'_> {
@@ -133,8 +156,12 @@ impl Narrowing<'_> {
             }
         }
         let (chances, ahead) = (self.rounds_by_chance(), self.ahead());
+        let mut carried = Vec::new();
         for id in from.node_ids() {
             let node = from.node(id);
+            if node.phase == Phase::Update && carried.is_empty() {
+                carried = self.remember();
+            }
             let home = self.step.homes[id.0];
             if node.phase == Phase::Forward && chances.contains(&home) && !self.chances.contains_key(&home) {
                 self.start_chances(node, home);
@@ -159,6 +186,10 @@ impl Narrowing<'_> {
             self.places.push(NodeId(self.to.nodes.len() - 1));
         }
         end(&mut self.to, from, &self.map);
+        if let Some(training) = &mut self.to.training {
+            training.carried.extend(carried);
+            training.carried.sort_by_key(|it| it.state);
+        }
     }
 
     /// Adds an operation with the phase and the name of one of the step.
@@ -194,7 +225,7 @@ impl Narrowing<'_> {
             for (&value, form) in graph.node(id).operands.iter().zip(forms) {
                 let (own, mut read) = (self.own(value), graph.node(of).operands.iter());
                 let read = read.any(|it| self.own(*it) == own) && !self.weights[value.0];
-                if read && !matches!(form, Form::Whole(_)) {
+                if read && !matches!(form, Form::Whole(_) | Form::Delayed(_)) {
                     ahead.entry(of).or_default().push((own, form));
                 }
             }
@@ -235,9 +266,9 @@ impl Narrowing<'_> {
             return None;
         }
         let forms = match self.scaling {
-            Scaling::Whole => {
-                let gradient = Form::Whole(DType::F8E5M2);
-                let value = Form::Whole(DType::F8E4M3FN);
+            Scaling::Whole | Scaling::Delayed => {
+                let form = if self.scaling == Scaling::Whole { Form::Whole } else { Form::Delayed };
+                let [gradient, value] = [DType::F8E5M2, DType::F8E4M3FN].map(form);
                 match side {
                     Side::Result => [value.clone(), value],
                     Side::Left => [gradient, value],
@@ -366,7 +397,22 @@ impl Narrowing<'_> {
             &Form::Whole(to) => {
                 let (amax, of) = self.magnitudes(like, key, first, None);
                 let types = vec![Type::new(to, &type_.shape[..]), one];
-                self.push(like, Op::Quantize { to }, vec![x, amax], types, (key.home, of))
+                self.push(like, Op::Quantize { to, parts: None }, vec![x, amax], types, (key.home, of))
+            }
+            &Form::Delayed(to) => {
+                let parts = parts(&type_.shape, None);
+                let magnitudes = Type::new(DType::F32, &parts[..]);
+                // What is done again is made by the scale that it had.
+                let again = first.map(|it| self.to.node(it).operands[1]);
+                let history =
+                    again.unwrap_or_else(|| self.state(StateKind::History, Type::new(DType::F32, [HISTORY])));
+                let types = vec![Type::new(to, &type_.shape[..]), one, magnitudes];
+                let op = Op::Quantize { to, parts: Some(parts) };
+                let mut made = self.push(like, op, vec![x, history], types, (key.home, first));
+                if let Some(found) = made.pop().filter(|_| again.is_none()) {
+                    self.found(like, history, found, key.home);
+                }
+                made
             }
             Form::Nvfp4(how) => {
                 let (amax, of) = self.magnitudes(like, key, first, how.rotated.then_some(how.dim));
@@ -384,6 +430,41 @@ impl Narrowing<'_> {
                 self.push(like, Op::QuantizeNvfp4(how), operands, types, (key.home, of))
             }
         }
+    }
+
+    /// A state of the value that is quantised next.
+    fn state(&mut self, kind: StateKind, type_: Type) -> ValueId {
+        let name = format!("narrow.{}", self.remembered.len());
+        self.to.push_value(type_, Source::State(State { kind, name }))
+    }
+
+    /// Keeps the largest magnitudes of a value in the micro-batches of a step, to be remembered after it.
+    fn found(&mut self, like: &Node, history: ValueId, found: ValueId, home: usize) {
+        let type_ = self.to.type_of(found).clone();
+        let state = self.state(StateKind::Largest, type_.clone());
+        let several = self.step.graph.training.as_ref().is_some_and(|it| it.micro_batches > 1);
+        let next = if several {
+            let op = Op::Binary(Binary::Max);
+            self.push(like, op, vec![state, found], vec![type_], (home, None))[0]
+        } else {
+            found
+        };
+        let largest = Carried { state, next };
+        self.remembered.push(Remembered { history, largest, home, origin: like.origin.clone() });
+    }
+
+    /// What states of magnitudes become: those of a step, and those that are remembered.
+    fn remember(&mut self) -> Vec<Carried> {
+        let mut all = Vec::new();
+        for Remembered { history, largest, home, origin } in std::mem::take(&mut self.remembered) {
+            let operands = vec![history, largest.next];
+            let types = vec![self.to.type_of(history).clone()];
+            let next = self.to.push_node_in(Phase::Update, Op::Remember, operands, types, origin)[0];
+            self.homes.push(home);
+            self.forward.push(None);
+            all.extend([largest, Carried { state: history, next }]);
+        }
+        all
     }
 
     /// The largest magnitudes of the parts of a value, and the operation with which it is quantised alike.

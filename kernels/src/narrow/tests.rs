@@ -72,7 +72,7 @@ fn numbers_over_one_scale_are_the_nearest() {
         let all = amax.to_floats().unwrap();
         let most = all.iter().copied().fold(0.0, f64::max);
         assert!(all[0] < most && all[5] < most, "the largest is in the middle: {all:?}");
-        let op = Op::Quantize { to };
+        let op = Op::Quantize { to, parts: None };
         let [y, scale] = evaluate(&op, &[&x, &amax]).unwrap().try_into().unwrap();
         check(&scale, |_| most / largest);
         check_nearest(&x, &y, |_| scale.to_floats().unwrap()[0]);
@@ -84,11 +84,32 @@ fn numbers_over_one_scale_are_the_nearest() {
     for (number, left) in [(0.0_f32, 0.0), (f32::INFINITY, f64::INFINITY)] {
         let x = Array::of([2], &[number, 1.0]).unwrap();
         let amax = Array::of([1], &[number]).unwrap();
-        let [y, scale] =
-            evaluate(&Op::Quantize { to: DType::F8E5M2 }, &[&x, &amax]).unwrap().try_into().unwrap();
+        let [y, scale] = evaluate(&Op::Quantize { to: DType::F8E5M2, parts: None }, &[&x, &amax])
+            .unwrap()
+            .try_into()
+            .unwrap();
         assert_eq!(y.to_floats().unwrap(), [left, 1.0]);
         assert_eq!(scale.to_floats().unwrap(), [1.0]);
     }
+}
+
+/// With the magnitudes of steps before, what is larger is the largest number, and what was found is remembered.
+#[test]
+fn magnitudes_of_steps_before_are_followed_and_replaced() {
+    let x = numbers(&[4, 8]);
+    let history = Array::of([3], &[0.5_f32, 2.0, 1.0]).unwrap();
+    let op = Op::Quantize { to: DType::F8E4M3FN, parts: Some(vec![2, 4]) };
+    let [y, scale, found] = evaluate(&op, &[&x, &history]).unwrap().try_into().unwrap();
+    check(&scale, |_| 2.0 / 448.0);
+    check_nearest(&x, &y, |_| 2.0 / 448.0);
+    assert!(y.to_floats().unwrap().iter().any(|it| it.abs().to_bits() == 448.0_f64.to_bits()));
+    let alone = one(&Op::Amax { parts: vec![2, 4], rotated: None }, &[&x]);
+    assert_eq!(found.bytes(), alone.bytes());
+    let most = found.to_floats().unwrap().into_iter().fold(0.0, f64::max);
+    assert!(most > 2.0, "something is too large: {most}");
+    check_blocks(&op, &[(&x, Some(0)), (&history, None)], &[Some(0), None, Some(0)], 2);
+    let after = one(&Op::Remember, &[&history, &found]).to_floats().unwrap();
+    assert_eq!(after, [2.0, 1.0, most]);
 }
 
 #[test]
@@ -128,7 +149,7 @@ fn products_are_of_numbers_times_scales() {
     let [a, b] = [numbers(&[4, 64]), numbers(&[64, 6])];
     let one_scale = |x: &Array, to: DType| -> [Array; 2] {
         let amax = one(&Op::Amax { parts: vec![1, 1], rotated: None }, &[x]);
-        evaluate(&Op::Quantize { to }, &[x, &amax]).unwrap().try_into().unwrap()
+        evaluate(&Op::Quantize { to, parts: None }, &[x, &amax]).unwrap().try_into().unwrap()
     };
     let blocks = |x: &Array, dim: usize| -> [Array; 2] {
         let op = Op::QuantizeBlocks { to: DType::F8E4M3FN, dim, block: 32 };

@@ -20,11 +20,22 @@ pub(super) fn amax_type(parts: &[u64], rotated: Option<usize>, operands: &[Type]
     Ok(vec![Type::new(DType::F32, parts)])
 }
 
-pub(super) fn quantize_type(to: DType, operands: &[Type]) -> Result<Vec<Type>> {
+pub(super) fn quantize_type(to: DType, parts: Option<&[u64]>, operands: &[Type]) -> Result<Vec<Type>> {
     quantised(to, operands)?;
+    let magnitudes = parts.map(|parts| amax_type(parts, None, operands)).transpose()?;
     let [x, amax] = [&operands[0], &operands[1]];
     expect(operands, 1, amax.dtype == DType::F32 && amax.elements() > 0, "magnitudes in f32")?;
-    Ok(vec![Type::new(to, &x.shape[..]), Type::new(DType::F32, [])])
+    let mut results = vec![Type::new(to, &x.shape[..]), Type::new(DType::F32, [])];
+    results.extend(magnitudes.into_iter().flatten());
+    Ok(results)
+}
+
+pub(super) fn remember_type(operands: &[Type]) -> Result<Vec<Type>> {
+    let [history, magnitudes] = [&operands[0], &operands[1]];
+    let right = history.dtype == DType::F32 && history.rank() == 1 && history.elements() > 0;
+    expect(operands, 0, right, "magnitudes (f32) in one dimension")?;
+    expect(operands, 1, magnitudes.dtype == DType::F32 && magnitudes.elements() > 0, "magnitudes in f32")?;
+    Ok(vec![history.clone()])
 }
 
 pub(super) fn quantize_blocks_type(

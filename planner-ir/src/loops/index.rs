@@ -86,7 +86,12 @@ impl Op {
             Self::Contract(contract) => contract_dims(nest, contract, operands),
             Self::ScaledContract { contract, .. } => scaled_contract_dims(nest, contract, operands),
             Self::Amax { parts, .. } => amax_dims(nest, parts, &operands[0].shape),
-            Self::Quantize { .. } => quantize_dims(nest, operands),
+            Self::Quantize { parts, .. } => quantize_dims(nest, parts.as_deref(), operands),
+            Self::Remember => {
+                let all = operands.iter().map(|it| nest.dims(&it.shape, Role::Whole)).collect::<Vec<_>>();
+                let history = vec![all[0].clone()];
+                (all, history)
+            }
             Self::QuantizeBlocks { dim, block, .. } => quantize_blocks_dims(nest, *dim, *block, result),
             Self::QuantizeNvfp4(it) => quantize_nvfp4_dims(nest, it, operands),
             Self::Reduce { reduction, dims } => {

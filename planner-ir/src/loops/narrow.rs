@@ -17,10 +17,17 @@ pub(super) fn amax_dims(nest: &mut Nest, parts: &[u64], x: &[u64]) -> (Index, In
 }
 
 /// Every device makes the scale, of the magnitudes of all parts.
-pub(super) fn quantize_dims(nest: &mut Nest, operands: &[Type]) -> (Index, Index) {
-    let x = nest.dims(&operands[0].shape, Role::Map);
+pub(super) fn quantize_dims(nest: &mut Nest, parts: Option<&[u64]>, operands: &[Type]) -> (Index, Index) {
+    let shape = &operands[0].shape;
+    let (x, magnitudes) = match parts {
+        Some(parts) => {
+            let (from, to) = amax_dims(nest, parts, shape);
+            (from.concat(), to)
+        }
+        None => (nest.dims(shape, Role::Map), vec![]),
+    };
     let amax = nest.dims(&operands[1].shape, Role::Whole);
-    (vec![x.clone(), amax], vec![x, vec![]])
+    (vec![x.clone(), amax], [vec![x, vec![]], magnitudes].concat())
 }
 
 pub(super) fn quantize_blocks_dims(nest: &mut Nest, dim: usize, block: u64, x: &[u64]) -> (Index, Index) {

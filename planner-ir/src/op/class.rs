@@ -198,7 +198,8 @@ impl Op {
             Self::Amax { .. }
             | Self::Quantize { .. }
             | Self::QuantizeBlocks { .. }
-            | Self::QuantizeNvfp4(_) => OpClass::Quantization,
+            | Self::QuantizeNvfp4(_)
+            | Self::Remember => OpClass::Quantization,
             Self::Update(_) => OpClass::Optimizer,
             Self::Region(_) => OpClass::Region,
             Self::Dynamic(_) => OpClass::Dynamic,

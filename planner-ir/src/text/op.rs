@@ -76,6 +76,7 @@ impl Op {
             Self::RoundStochastically { .. } => "round_stochastically",
             Self::Amax { .. } => "amax",
             Self::Quantize { .. } => "quantize",
+            Self::Remember => "remember",
             Self::QuantizeBlocks { .. } => "quantize_blocks",
             Self::QuantizeNvfp4(_) => "quantize_nvfp4",
             Self::ScaledContract { .. } => "scaled_contract",
@@ -148,7 +149,9 @@ fn attributes<F: Form>(op: &mut Op, form: &mut F) -> std::result::Result<(), F::
             form.field("start", start)?;
             form.field("step", step)
         }
-        Op::Unary(_) | Op::Binary(_) | Op::Select | Op::AttentionMerge | Op::Recurrence(_) => Ok(()),
+        Op::Unary(_) | Op::Binary(_) | Op::Select | Op::AttentionMerge | Op::Recurrence(_) | Op::Remember => {
+            Ok(())
+        }
         Op::Cast(dtype) => form.field("to", dtype),
         Op::Gated(activation) | Op::GatedGradient(activation) => form.field("activation", activation),
         Op::UnaryGradient(function) => form.field("function", function),
@@ -247,7 +250,10 @@ fn attributes<F: Form>(op: &mut Op, form: &mut F) -> std::result::Result<(), F::
             form.field("parts", parts)?;
             form.unless_usual("rotated", rotated)
         }
-        Op::Quantize { to } => form.field("to", to),
+        Op::Quantize { to, parts } => {
+            form.field("to", to)?;
+            form.unless_usual("parts", parts)
+        }
         Op::QuantizeBlocks { to, dim, block } => {
             form.field("to", to)?;
             form.field("dim", dim)?;

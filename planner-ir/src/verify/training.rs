@@ -59,7 +59,7 @@ fn carried(graph: &Graph, training: &Training, found: &mut Violations) {
         if !suits {
             let expected = if it.kind.is_summed() { "a micro-batch" } else { "the update" };
             found.add("carried-once", &id, format!("becomes %{}, which {expected} does not make", next.0));
-        } else if it.kind.is_summed() && training.micro_batches > 1 && !adds_to(graph, state, next) {
+        } else if it.kind.is_summed() && training.micro_batches > 1 && !adds_to(graph, it.kind, state, next) {
             let message =
                 format!("becomes %{}, to which what micro-batches before made is not added", next.0);
             found.add("carried-once", &id, message);
@@ -67,11 +67,12 @@ fn carried(graph: &Graph, training: &Training, found: &mut Violations) {
     }
 }
 
-/// Whether a value is what a state was with something added, or nothing.
-fn adds_to(graph: &Graph, state: ValueId, value: ValueId) -> bool {
+/// Whether a value is what a state was with something added, or nothing; of the largest, what is larger.
+fn adds_to(graph: &Graph, kind: StateKind, state: ValueId, value: ValueId) -> bool {
+    let joins = if kind == StateKind::Largest { Binary::Max } else { Binary::Add };
     let operands = |value: ValueId| match graph.values.get(value.0).map(|it| &it.source) {
         Some(Source::Result { node, .. }) => {
-            graph.nodes.get(node.0).filter(|it| it.op == Op::Binary(Binary::Add)).map(|it| &it.operands)
+            graph.nodes.get(node.0).filter(|it| it.op == Op::Binary(joins)).map(|it| &it.operands)
         }
         _ => None,
     };

@@ -281,7 +281,7 @@ impl Prices for Preferring<'_> {
             StateKind::FirstMoment | StateKind::SecondMoment | StateKind::Master => 1,
             StateKind::Gradient => 2,
             StateKind::Parameter => 3,
-            StateKind::Total => return 0.0,
+            StateKind::Total | StateKind::Largest | StateKind::History => return 0.0,
         };
         let split = layout.dims.iter().flatten().any(|digit| !digit.is_free());
         let as_wanted = if stage >= from { split } else { !split && (from != 2 || !layout.owed.is_empty()) };

@@ -375,6 +375,13 @@ fn training(strategy: &Strategy, model: &Model) -> Vec<One> {
             Some("--bf16 --fp8-format hybrid --fp8-recipe tensorwise"),
             "bf16_with_fp8_current_scaling_mixed",
         ),
+        (Some(Scaling::Delayed), _) => (
+            Some(
+                "--bf16 --fp8-format hybrid --fp8-recipe delayed --fp8-amax-history-len 1024 \
+                 --fp8-amax-compute-algo max",
+            ),
+            "bf16_with_fp8_delayed_scaling_mixed",
+        ),
         (Some(Scaling::Blocks), _) => {
             (Some("--bf16 --fp8-format e4m3 --fp8-recipe mxfp8"), "bf16_with_mxfp8_mixed")
         }

@@ -1,6 +1,6 @@
 //! Rules of products in 8 and in 4 bits.
 
-use planner_ir::{DType, Graph};
+use planner_ir::{DType, Graph, Node, Op};
 
 use super::{Violations, operation_name};
 use crate::plan::Plan;
@@ -16,8 +16,10 @@ pub(super) fn check(plan: &Plan, precision: Precision, found: &mut Violations) {
 
 /// The narrow products whose scales are not those of a precision.
 fn others(graph: &Graph, precision: Precision) -> Vec<usize> {
+    let remembers = |it: &Node| matches!(it.op, Op::Quantize { parts: Some(_), .. });
+    let whole = if graph.nodes.iter().any(remembers) { Scaling::Delayed } else { Scaling::Whole };
     let scaled = |operand| match graph.type_of(operand).dtype {
-        DType::F32 => Scaling::Whole,
+        DType::F32 => whole,
         DType::U8 => Scaling::Blocks,
         _ => Scaling::Nvfp4,
     };

@@ -16,6 +16,7 @@ pub(super) fn check(plan: &Plan, precision: Precision, found: &mut Violations) {
         Precision::F32
         | Precision::Bf16
         | Precision::Fp8
+        | Precision::Fp8Delayed
         | Precision::Mxfp8
         | Precision::Nvfp4
         | Precision::File => not_rounded(plan, precision, found),

@@ -197,8 +197,10 @@ fn holdings(plan: &Plan) -> Holdings {
             Source::State(state) => match state.kind {
                 StateKind::Parameter => holdings.weights += bytes,
                 StateKind::Master => holdings.masters += bytes,
-                StateKind::FirstMoment | StateKind::SecondMoment => holdings.optimizer += bytes,
-                StateKind::Gradient | StateKind::Total => holdings.gradients += bytes,
+                StateKind::FirstMoment | StateKind::SecondMoment | StateKind::History => {
+                    holdings.optimizer += bytes
+                }
+                StateKind::Gradient | StateKind::Total | StateKind::Largest => holdings.gradients += bytes,
             },
             _ if prepared[value.0] && read.contains(&value) => holdings.weights += bytes,
             _ => {}

@@ -24,8 +24,10 @@ pub(super) fn holdings(plan: &Plan) -> Vec<Holding> {
             Source::State(state) => match state.kind {
                 StateKind::Parameter => add("weights", bytes),
                 StateKind::Master => add("masters", bytes),
-                StateKind::FirstMoment | StateKind::SecondMoment => add("optimizer", bytes),
-                StateKind::Gradient | StateKind::Total => add("gradients", bytes),
+                StateKind::FirstMoment | StateKind::SecondMoment | StateKind::History => {
+                    add("optimizer", bytes)
+                }
+                StateKind::Gradient | StateKind::Total | StateKind::Largest => add("gradients", bytes),
             },
             _ if at_rest(plan, value) && needs(plan, value, Copy::Made, 0) => add("weights", bytes),
             _ => {}

@@ -34,8 +34,8 @@ pub fn memory(plan: &Plan, live: Live) -> Vec<Holding> {
             Source::State(ref state) => match state.kind {
                 StateKind::Parameter => weights += bytes,
                 StateKind::Master => masters += bytes,
-                StateKind::FirstMoment | StateKind::SecondMoment => optimizer += bytes,
-                StateKind::Gradient | StateKind::Total => gradients += bytes,
+                StateKind::FirstMoment | StateKind::SecondMoment | StateKind::History => optimizer += bytes,
+                StateKind::Gradient | StateKind::Total | StateKind::Largest => gradients += bytes,
             },
             _ if prepared[value.0] && walk.made[value.0].is_some() => weights += bytes,
             _ => {}

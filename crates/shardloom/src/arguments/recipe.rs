@@ -41,6 +41,8 @@ pub enum PrecisionName {
     Bf16Stochastic,
     /// As bf16, with the matrix products of linear layers in fp8, one scale for each tensor.
     Fp8,
+    /// As fp8, each scale from the largest magnitude in the 1,024 steps before.
+    Fp8Delayed,
     /// As bf16, with the matrix products of linear layers in fp8, one scale for each 32 numbers.
     Mxfp8,
     /// As bf16, with the matrix products of linear layers in NVFP4 but for the last 15 % of layers.
@@ -147,6 +149,7 @@ impl RecipeArguments {
                 PrecisionName::Bf16 => Precision::Bf16,
                 PrecisionName::Bf16Stochastic => Precision::Bf16Stochastic,
                 PrecisionName::Fp8 => Precision::Fp8,
+                PrecisionName::Fp8Delayed => Precision::Fp8Delayed,
                 PrecisionName::Mxfp8 => Precision::Mxfp8,
                 PrecisionName::Nvfp4 => Precision::Nvfp4,
                 PrecisionName::File => Precision::File,

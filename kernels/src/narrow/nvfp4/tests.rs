@@ -29,7 +29,7 @@ fn stands_for([codes, scales, all]: &[Array; 3], how: &Nvfp4, index: &[u64]) -> 
     byte[how.dim] /= 2;
     let place = byte.iter().zip(codes.shape()).fold(0, |place, (at, size)| place * size + at);
     let both = codes.bytes()[usize::try_from(place).unwrap()];
-    let code = if index[how.dim] % 2 == 0 { both & 15 } else { both >> 4 };
+    let code = if index[how.dim].is_multiple_of(2) { both & 15 } else { both >> 4 };
     let mut block = index.to_vec();
     for dim in [Some(how.dim), how.across].into_iter().flatten() {
         block[dim] /= 16;
@@ -120,7 +120,7 @@ fn the_transform_is_that_of_its_matrix_and_keeps_products() {
     for (at, index) in every_index(x.shape()).into_iter().enumerate() {
         let (block, to) = (index[0] / 16, index[0] % 16);
         let term = |from: u64| {
-            let sign = if (from & to).count_ones() % 2 == 0 { 0.25 } else { -0.25 };
+            let sign = if (from & to).count_ones().is_multiple_of(2) { 0.25 } else { -0.25 };
             sign * f64::from(SIGNS[usize::try_from(from).unwrap()]) * given.at(&[16 * block + from, index[1]])
         };
         let expected: f64 = (0..16).map(term).sum();

@@ -59,7 +59,8 @@ pub(super) fn op(u: &mut Unstructured<'_>, depth: usize) -> Result<Op> {
         Op::Iota { dtype, length, start, step } => {
             (*dtype, *length, *start, *step) = (element(u)?, u.arbitrary()?, real(u)?, real(u)?);
         }
-        Op::Unary(_) | Op::Binary(_) | Op::Select | Op::AttentionMerge | Op::Recurrence(_) => {}
+        Op::Unary(_) | Op::Binary(_) | Op::Select | Op::AttentionMerge | Op::Recurrence(_) | Op::Remember => {
+        }
         Op::Cast(dtype) => *dtype = element(u)?,
         Op::Gated(it) | Op::UnaryGradient(it) | Op::GatedGradient(it) => *it = named(u)?,
         Op::Contract(it) => *it = contract(u)?,
@@ -68,7 +69,7 @@ pub(super) fn op(u: &mut Unstructured<'_>, depth: usize) -> Result<Op> {
             (*dim, *across, *rotated, *seed) =
                 (u.arbitrary()?, u.arbitrary()?, u.arbitrary()?, u.arbitrary()?);
         }
-        Op::Quantize { to } => *to = element(u)?,
+        Op::Quantize { to, parts } => (*to, *parts) = (element(u)?, u.arbitrary()?),
         Op::QuantizeBlocks { to, dim, block } => {
             (*to, *dim, *block) = (element(u)?, u.arbitrary()?, u.arbitrary()?);
         }

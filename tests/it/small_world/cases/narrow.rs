@@ -9,6 +9,8 @@ pub(crate) fn narrow() -> Vec<Case> {
     vec![
         case("amax parts=[4,2]", &[Floats(&[4, 4])]),
         case("quantize to=f8e4m3fn", &[Floats(&[4, 4]), Positive(&[2])]),
+        case("quantize to=f8e4m3fn parts=[2,2]", &[Floats(&[4, 8]), Positive(&[3])]),
+        case("remember", &[Positive(&[4]), Floats(&[2, 2])]),
         case("quantize_blocks to=f8e4m3fn dim=1 block=2", &[Thirds(&[4, 8])]),
         case("amax parts=[4,2] rotated=1", &[Floats(&[4, 64])]),
         case("quantize_nvfp4 dim=1", &[Floats(&[4, 64]), Positive(&[2])]),

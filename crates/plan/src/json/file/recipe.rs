@@ -72,6 +72,8 @@ enum Precision {
     Bf16Stochastic,
     #[serde(rename = "fp8")]
     Fp8,
+    #[serde(rename = "fp8-delayed")]
+    Fp8Delayed,
     #[serde(rename = "mxfp8")]
     Mxfp8,
     #[serde(rename = "nvfp4")]
@@ -173,6 +175,7 @@ impl Recipe {
                 recipe::Precision::Bf16 => Precision::Bf16,
                 recipe::Precision::Bf16Stochastic => Precision::Bf16Stochastic,
                 recipe::Precision::Fp8 => Precision::Fp8,
+                recipe::Precision::Fp8Delayed => Precision::Fp8Delayed,
                 recipe::Precision::Mxfp8 => Precision::Mxfp8,
                 recipe::Precision::Nvfp4 => Precision::Nvfp4,
                 recipe::Precision::File => Precision::File,
@@ -232,6 +235,7 @@ impl Recipe {
                 Precision::Bf16 => recipe::Precision::Bf16,
                 Precision::Bf16Stochastic => recipe::Precision::Bf16Stochastic,
                 Precision::Fp8 => recipe::Precision::Fp8,
+                Precision::Fp8Delayed => recipe::Precision::Fp8Delayed,
                 Precision::Mxfp8 => recipe::Precision::Mxfp8,
                 Precision::Nvfp4 => recipe::Precision::Nvfp4,
                 Precision::File => recipe::Precision::File,

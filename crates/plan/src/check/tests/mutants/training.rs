@@ -197,6 +197,7 @@ pub(super) const TRAINING: &[Mutant] = &[
             Precision::F32
             | Precision::Bf16
             | Precision::Fp8
+            | Precision::Fp8Delayed
             | Precision::Mxfp8
             | Precision::Nvfp4
             | Precision::File => Precision::Bf16Stochastic,
