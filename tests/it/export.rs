@@ -2,6 +2,7 @@
 
 mod scored; // what is written for frameworks that train, read back
 mod traces; // what is simulated, read back
+mod narrow; // plans with products of 8 and 4 bits
 mod serving; // plans of inference in the words of servers
 
 use std::fs;

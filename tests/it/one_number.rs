@@ -22,7 +22,7 @@ const TRAIN: &str = "--mode train --loss loss --precision bf16";
 
 /// One of each kind first: answers and training steps, on threads and GPUs, with micro-batches and in stages. The gate
 /// tries these.
-const SETUPS: [Setup; 24] = [
+const SETUPS: [Setup; 26] = [
     ("gpt2", "--machine cpu-4x --mesh 4 --dim batch=4 --dim sequence=128", None),
     ("llama3_8b", "--machine h100-80g-8x --mesh 8 --dim batch=8 --dim sequence=2048", None),
     ("gpt2", "--machine h100-80g-8x --mesh 8 --dim batch=64 --dim sequence=1024 TRAIN --clip 1", None),
@@ -86,6 +86,18 @@ const SETUPS: [Setup; 24] = [
         "llama3_8b",
         "--machine b200-180g-8x --mesh 8 --dim batch=8 --dim sequence=8192 \
          --mode train --loss loss --precision mxfp8",
+        None,
+    ),
+    (
+        "llama3_8b",
+        "--machine b200-180g-8x --mesh 8 --dim batch=8 --dim sequence=8192 \
+         --mode train --loss loss --precision nvfp4",
+        None,
+    ),
+    (
+        "llama3_8b",
+        "--machine h100-80g-8x --mesh 8 --dim batch=8 --dim sequence=8192 \
+         --mode train --loss loss --precision fp8-delayed",
         None,
     ),
     ("qwen3_8b", "--machine a100-80g-16x --mesh 16 --dim batch=16 --dim sequence=2048 TRAIN", None),

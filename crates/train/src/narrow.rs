@@ -26,13 +26,14 @@
 //! with NVFP4", arXiv 2509.25149, section 4.
 
 mod products; // which products are narrow, and how their operands fall into blocks
+mod remembered; // magnitudes that are remembered from step to step
 
 use std::collections::{BTreeMap, BTreeSet};
 
 use plan::{Precision, Scaling};
 use planner_ir::{
-    Binary, Carried, Contract, DType, Graph, Node, NodeId, Nvfp4, Op, Phase, Real, Source, State, StateKind,
-    Type, ValueId,
+    Binary, Contract, DType, Graph, Node, NodeId, Nvfp4, Op, Phase, Real, Source, StateKind, Type,
+    ValueId,
 };
 
 use crate::SEED;
@@ -40,11 +41,7 @@ use crate::derived::Step;
 use crate::ends::end;
 use crate::prune::Emitted;
 use products::{BLOCK, Side, block_dims, fours, is_aligned, linear, parts, side, stay_wide, weights};
-
-/// Of how many steps magnitudes are remembered.
-///
-/// Source: NVIDIA Transformer Engine, `DelayedScaling.amax_history_len`.
-const HISTORY: u64 = 1024;
+use remembered::{HISTORY, Remembered};
 
 /// What stochastic rounding starts from in a block of the model, of the first value.
 const FIRST_SEED: u64 = 1 << 32;
@@ -99,18 +96,6 @@ struct Quantised {
     /// Whether the backward part reads it.
     back: bool,
     form: Form,
-}
-
-/// A value whose magnitudes are remembered.
-struct Remembered {
-    /// Those of the steps before.
-    history: ValueId,
-    /// Those of the parts of this one, in the step's micro-batches.
-    largest: Carried,
-    /// The block that it is of.
-    home: usize,
-    /// The name of what reads it.
-    origin: String,
 }
 
 /// What rounding by chance starts from in a block of the model.
@@ -430,41 +415,6 @@ impl Narrowing<'_> {
                 self.push(like, Op::QuantizeNvfp4(how), operands, types, (key.home, of))
             }
         }
-    }
-
-    /// A state of the value that is quantised next.
-    fn state(&mut self, kind: StateKind, type_: Type) -> ValueId {
-        let name = format!("narrow.{}", self.remembered.len());
-        self.to.push_value(type_, Source::State(State { kind, name }))
-    }
-
-    /// Keeps the largest magnitudes of a value in the micro-batches of a step, to be remembered after it.
-    fn found(&mut self, like: &Node, history: ValueId, found: ValueId, home: usize) {
-        let type_ = self.to.type_of(found).clone();
-        let state = self.state(StateKind::Largest, type_.clone());
-        let several = self.step.graph.training.as_ref().is_some_and(|it| it.micro_batches > 1);
-        let next = if several {
-            let op = Op::Binary(Binary::Max);
-            self.push(like, op, vec![state, found], vec![type_], (home, None))[0]
-        } else {
-            found
-        };
-        let largest = Carried { state, next };
-        self.remembered.push(Remembered { history, largest, home, origin: like.origin.clone() });
-    }
-
-    /// What states of magnitudes become: those of a step, and those that are remembered.
-    fn remember(&mut self) -> Vec<Carried> {
-        let mut all = Vec::new();
-        for Remembered { history, largest, home, origin } in std::mem::take(&mut self.remembered) {
-            let operands = vec![history, largest.next];
-            let types = vec![self.to.type_of(history).clone()];
-            let next = self.to.push_node_in(Phase::Update, Op::Remember, operands, types, origin)[0];
-            self.homes.push(home);
-            self.forward.push(None);
-            all.extend([largest, Carried { state: history, next }]);
-        }
-        all
     }
 
     /// The largest magnitudes of the parts of a value, and the operation with which it is quantised alike.

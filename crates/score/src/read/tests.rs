@@ -30,6 +30,16 @@ fn arguments_set_keys_with_the_defaults_of_megatron() {
         (1.into(), "selective".into())
     );
     assert_eq!(keys["precision"], "fp8".into());
+    let delayed =
+        "--fp8-format hybrid --fp8-recipe delayed --fp8-amax-history-len 1024 --fp8-amax-compute-algo max";
+    assert_eq!(with(delayed).keys["precision"], "fp8".into());
+    let four = with(
+        "--fp4-format e2m1 --fp4-recipe nvfp4 --first-last-layers-bf16 --num-layers-at-start-in-bf16 0 \
+         --num-layers-at-end-in-bf16 5",
+    );
+    assert_eq!(four.keys["precision"], "fp4".into());
+    assert!(four.strange.is_empty(), "{:?}", four.strange);
+    assert!(four.taken.iter().any(|(argument, _)| argument.contains("layers-at-end")), "{:?}", four.taken);
 }
 
 #[test]

@@ -62,7 +62,7 @@ impl PlanArguments {
     pub(crate) fn cluster(&self, devices: Option<u64>) -> Result<Cluster, Failure> {
         let cluster = self.target.on(machine::cluster(&self.target.set.of(&self.machine), devices)?);
         let four = self.recipe.mode == Mode::Train && self.recipe.precision == PrecisionName::Nvfp4;
-        match cluster.kinds().iter().find(|it| four && !it.device.scales_blocks()) {
+        match cluster.kinds().iter().find(|it| four && !it.is_host() && !it.device.scales_blocks()) {
             Some(without) => Err(Failure::Input(format!(
                 "machine `{}` has no units for products of 4-bit numbers, expected some for `--precision nvfp4`: \
                  plan for a machine that has a `matrix_peak.f4`, such as b200-180g, or with `--precision fp8`",
