@@ -32,8 +32,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use plan::{Precision, Scaling};
 use planner_ir::{
-    Binary, Contract, DType, Graph, Node, NodeId, Nvfp4, Op, Phase, Real, Source, StateKind, Type,
-    ValueId,
+    Binary, Contract, DType, Graph, Node, NodeId, Nvfp4, Op, Phase, Real, Source, StateKind, Type, ValueId,
 };
 
 use crate::SEED;

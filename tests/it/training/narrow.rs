@@ -40,7 +40,7 @@ fn products(plan: &Graph) -> [usize; 2] {
 }
 
 /// Micro-batches with what makes the chances of each another's.
-fn seeded(graph: &Graph, mut batch: Vec<Arrays>, step: usize) -> Vec<Arrays> {
+pub(super) fn seeded(graph: &Graph, mut batch: Vec<Arrays>, step: usize) -> Vec<Arrays> {
     let has = graph.values.iter().any(|it| it.source == Source::Input(train::SEED.to_owned()));
     for (number, inputs) in batch.iter_mut().enumerate().filter(|_| has) {
         let seed = i64::try_from(1000 * step + 100 * number).unwrap();
