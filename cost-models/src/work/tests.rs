@@ -38,6 +38,43 @@ fn keys_are_seen_as_far_as_queries_stand_and_windows_reach() {
     }
 }
 
+/// A product of 4 bits is as large as its numbers, of which a byte has two, and has the rate of 4 bits; where there
+/// is none, its operands are made wide first.
+#[test]
+fn products_of_4_bits_have_their_own_rate() {
+    let [m, k, n] = [0, 1, 2].map(Label);
+    let contract = Contract { left: vec![m, k], right: vec![k, n], result: vec![m, n] };
+    let size = 8192;
+    let one = Type::new(DType::F32, []);
+    let result = Type::new(DType::BF16, [size, size]);
+    let four = [
+        Type::new(DType::U8, [size, size / 2]),
+        Type::new(DType::U8, [size / 2, size]),
+        Type::new(DType::F8E4M3FN, [size, size / 16]),
+        Type::new(DType::F8E4M3FN, [size / 16, size / 16]),
+        one.clone(),
+        one.clone(),
+    ];
+    let eight = Type::new(DType::F8E4M3FN, [size, size]);
+    let eight = [eight.clone(), eight, one.clone(), one];
+    assert_eq!(product_sizes(&contract, &four), [1, size, size, size]);
+    let op = Op::ScaledContract { contract, to: DType::BF16 };
+    let results = std::slice::from_ref(&result);
+    let price = |machine: &str, operands: &[Type]| {
+        let device = named(machine).unwrap().device;
+        let rows = Rows::Together;
+        let work = Work { op: &op, whole: operands, operands, results, rows };
+        let found = operation(&device, &work).0;
+        assert!(least(&device, &op, operands, results).0 <= found, "{machine}");
+        found
+    };
+    for machine in ["b200-180g-1x", "gb200-186g-1x", "b300-288g-1x", "gb300-288g-1x", "rtx-pro-6000-96g-1x"] {
+        let [four, eight] = [price(machine, &four), price(machine, &eight)];
+        assert!(0.4 * eight < four && four < 0.85 * eight, "{machine}: {four}, in 8 bits {eight}");
+    }
+    assert!(price("h100-80g-1x", &four) > price("h100-80g-1x", &eight));
+}
+
 /// Of causal attention what is computed is priced: behind a cache, of a stretch, within a window, of stripes.
 #[test]
 fn causal_attention_is_priced_by_the_keys_that_are_seen() {
