@@ -199,14 +199,19 @@ fn dequantised(x: &Tensor, scales: &Tensor) -> Result<Array, KernelError> {
         });
     }
     for (at, (y, &code)) in target.iter_mut().zip(x.bytes).enumerate() {
-        let (mut rest, mut place, mut stride) = (at, 0, 1);
-        for (size, blocks) in shape.iter().zip(&blocks).rev() {
-            place += rest % size / (size / blocks) * stride;
-            (rest, stride) = (rest / size, stride * blocks);
-        }
-        *y = numbers[usize::from(code)] * scaled(scales.bytes[place]);
+        *y = numbers[usize::from(code)] * scaled(scales.bytes[place_of_block(at, &shape, &blocks)]);
     }
     Ok(wide)
+}
+
+/// The place of an element's block among blocks, row-major.
+fn place_of_block(at: usize, shape: &[usize], blocks: &[usize]) -> usize {
+    let (mut rest, mut place, mut stride) = (at, 0, 1);
+    for (size, blocks) in shape.iter().zip(blocks).rev() {
+        place += rest % size / (size / blocks) * stride;
+        (rest, stride) = (rest / size, stride * blocks);
+    }
+    place
 }
 
 fn format(dtype: DType) -> Result<Format, KernelError> {

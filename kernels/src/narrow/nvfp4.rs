@@ -2,6 +2,7 @@
 
 use planner_ir::{DType, Nvfp4, Type, numbers, packed_dim};
 
+use super::place_of_block;
 use crate::array::{Array, Tensor, TensorMut, extents};
 use crate::error::KernelError;
 use crate::float8::Format;
@@ -176,16 +177,6 @@ fn code(number: f32, magnitude: usize) -> u8 {
 fn decoded(code: u8) -> f32 {
     let size = MAGNITUDES[usize::from(code & (NEGATIVE - 1))];
     if code & NEGATIVE == 0 { size } else { -size }
-}
-
-/// The place of an element's block among blocks.
-fn place_of_block(at: usize, shape: &[usize], blocks: &[usize]) -> usize {
-    let (mut rest, mut place, mut stride) = (at, 0, 1);
-    for (size, blocks) in shape.iter().zip(blocks).rev() {
-        place += rest % size / (size / blocks) * stride;
-        (rest, stride) = (rest / size, stride * blocks);
-    }
-    place
 }
 
 /// The numbers times the scales of their blocks, in f32.

@@ -168,6 +168,17 @@ fn magnitudes_are_remembered_from_step_to_step() {
                 );
             }
         }
+        // Ranks find the same but for the order of sums, wherever a value lies.
+        let plan = planned(&case, &training, parts, "2");
+        let mut session = case.session(&plan).unwrap();
+        for number in 1..=3 {
+            let batch = parted(&case.batch(number - 1), parts);
+            session.train(&batch, &step_inputs(&plan.graph, RATE, number)).unwrap();
+        }
+        for (history, expected) in histories.iter().zip(&before) {
+            let off = apart(&floats(&session.gather(history).unwrap()), expected, 0.0);
+            assert!(off < 0.05, "{} is off by {off}", history.name);
+        }
     }
 }
 

@@ -91,7 +91,7 @@ fn what_is_not_planned_is_refused_with_the_reason() {
     };
     refused(
         &Setup { precision: Arithmetic::F4, ..plain.clone() },
-        "products in 4 bits are not planned in training",
+        "stated products in 4 bits are priced by the figures of frameworks, and not planned",
     );
     refused(
         &Setup { zero: Zero::Weights, ..plain.clone() },
