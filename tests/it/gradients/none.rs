@@ -3,7 +3,7 @@
 use planner_ir::{DType, Emit, Graph, Phase, Site, Source, Type, ValueId, parse_op};
 
 /// Operations of which every form is refused.
-pub(super) const NEVER: [&str; 54] = [
+pub(super) const NEVER: [&str; 56] = [
     "ceil",
     "floor",
     "round",
@@ -25,6 +25,8 @@ pub(super) const NEVER: [&str; 54] = [
     "amax parts=[2]",
     "quantize to=f8e4m3fn",
     "quantize_blocks to=f8e4m3fn dim=0 block=2",
+    "quantize_nvfp4 dim=0",
+    "remember",
     "scaled_contract \"a,a->\" to=f32",
     "unary_gradient function=silu",
     "gated_gradient activation=silu",
