@@ -52,12 +52,17 @@ pub(crate) struct Left {
     pub(crate) err: String,
 }
 
-/// The arguments of a command, with which it writes over files that are there, if it writes some.
+/// The arguments of a command, with which it writes over files that are there, if it writes some: and runs
+/// models by prices that are the same on all hosts.
 pub(crate) fn forced(arguments: &[&str]) -> Vec<String> {
     let writes = |it: &&str| shardloom::arguments::options(it).iter().any(|option| option == "force");
     let mut all: Vec<String> = arguments.iter().map(|it| (*it).to_owned()).collect();
     if let Some(place) = arguments.iter().position(writes).filter(|_| !arguments.contains(&"--force")) {
         all.insert(place + 1, "--force".to_owned());
+    }
+    let runs_a_model = arguments.contains(&"run") && arguments.iter().any(|it| it.ends_with(".onnx"));
+    if runs_a_model && !arguments.contains(&"--machine") && !arguments.contains(&"--model") {
+        all.extend(["--machine", "cpu-1x"].map(str::to_owned));
     }
     all
 }

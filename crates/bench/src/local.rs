@@ -131,7 +131,7 @@ fn tried(
 }
 
 fn measured_now(say: &dyn Fn(String)) -> Result<Machine, Failure> {
-    let (found, _) = measure::measured(&mut Notes::nowhere(), say)?;
+    let (found, _) = measure::measured(measure::Effort::Thorough, &mut Notes::nowhere(), say)?;
     let source = format!("measured by `shardloom validate` on {}", measure::machine());
     measured::host("host", &found, &source).map_err(|error| Failure::internal("validate", error))
 }

@@ -10,6 +10,7 @@ use kernels::KernelError;
 use lower::CollectiveKind;
 use run::Exchange;
 
+use super::timing::Effort;
 use super::{MeasureFailure, processors};
 
 /// What is exchanged.
@@ -48,11 +49,8 @@ pub(super) const SIZES: [u64; 4] = [1 << 12, 1 << 16, 1 << 20, 1 << 24];
 /// Of how many ranks: as few as can be, and as many as share the processors of a small host.
 const RANKS: [u64; 2] = [2, 4];
 
-/// How long exchanges are timed together (bytes), how long that goes on (seconds), and how often it is done
-/// at least.
+/// How long exchanges are timed together (bytes).
 const TOGETHER: u64 = 1 << 21;
-const ALL: f64 = 0.2;
-const ROUNDS: usize = 5;
 
 /// Of how many ranks exchanges are measured: of those that do not take turns.
 pub(super) fn ranks() -> impl Iterator<Item = u64> {
@@ -62,12 +60,12 @@ pub(super) fn ranks() -> impl Iterator<Item = u64> {
 
 /// The time of an exchange of a value of so many bytes (seconds): the shortest of many, each on average over
 /// several, one after another.
-pub(super) fn time(kind: Kind, ranks: u64, bytes: u64) -> Result<f64, MeasureFailure> {
+pub(super) fn time(effort: Effort, kind: Kind, ranks: u64, bytes: u64) -> Result<f64, MeasureFailure> {
     let count = u32::try_from((TOGETHER / bytes.max(1)).clamp(2, 64)).unwrap_or(2);
     let size = |it: u64| usize::try_from(it).map_err(|_| KernelError::Size);
     let (ranks, elements) = (size(ranks)?, size(bytes / 4)?);
     let (start, mut best, mut rounds) = (Instant::now(), f64::INFINITY, 0);
-    while rounds < ROUNDS || start.elapsed().as_secs_f64() < ALL {
+    while effort.goes_on(rounds, start.elapsed().as_secs_f64()) {
         best = best.min(run::exchanges(kind.exchange(), ranks, elements, count)?.seconds);
         rounds += 1;
     }

@@ -8,12 +8,14 @@
 //! - [`links`] — what joins GPUs
 //! - [`fits`] — rates and starts from times
 //! - [`notes`] — what has been measured so far
+//! - [`kept`] — this host, once for all
 //! - [`host`] — what the process and the machine say of themselves
 
 mod exchanges; // times of what threads exchange
 pub mod fits;
 pub mod gpu;
 pub mod host;
+pub mod kept;
 pub mod links;
 pub mod notes;
 mod passes; // times of operations that are no products
@@ -36,6 +38,8 @@ use fits::Fit;
 use notes::Notes;
 use products::Lying;
 use timing::{at_once, shortest};
+
+pub use timing::Effort;
 
 /// Size of the product that the rate of 64-bit numbers is taken from (rows).
 const WIDE: u64 = 512;
@@ -115,17 +119,17 @@ impl Wanted {
     }
 
     /// How long it takes (seconds).
-    fn seconds(self) -> Result<f64, MeasureFailure> {
+    fn seconds(self, effort: Effort) -> Result<f64, MeasureFailure> {
         match self {
-            Self::Product(dtype, shape) => Ok(products::time(dtype, shape, Lying::AsRead)?),
-            Self::Turned(shape) => Ok(products::time(DType::F32, shape, Lying::Turned)?),
+            Self::Product(dtype, shape) => Ok(products::time(effort, dtype, shape, Lying::AsRead)?),
+            Self::Turned(shape) => Ok(products::time(effort, DType::F32, shape, Lying::Turned)?),
             Self::Products(shape) => {
-                at_once(processors(), || Ok(products::time(DType::F32, shape, Lying::AsRead)?))
+                at_once(processors(), || Ok(products::time(effort, DType::F32, shape, Lying::AsRead)?))
             }
-            Self::Sum(elements) => Ok(sum(elements)?),
-            Self::Sums(elements) => at_once(processors(), || Ok(sum(elements)?)),
-            Self::Pass(pass, rows) => Ok(passes::time(pass, rows)?),
-            Self::Exchange(kind, ranks, bytes) => Ok(exchanges::time(kind, ranks, bytes)?),
+            Self::Sum(elements) => Ok(sum(effort, elements)?),
+            Self::Sums(elements) => at_once(processors(), || Ok(sum(effort, elements)?)),
+            Self::Pass(pass, rows) => Ok(passes::time(effort, pass, rows)?),
+            Self::Exchange(kind, ranks, bytes) => Ok(exchanges::time(effort, kind, ranks, bytes)?),
         }
     }
 }
@@ -178,15 +182,19 @@ fn failure(error: MeasureFailure) -> Failure {
 }
 
 /// Measures what the notes do not have yet, saying what is measured; and what is fitted to that.
-pub fn measured(notes: &mut Notes, say: &dyn Fn(String)) -> Result<(Measurements, Vec<Fit>), Failure> {
+pub fn measured(
+    effort: Effort,
+    notes: &mut Notes,
+    say: &dyn Fn(String),
+) -> Result<(Measurements, Vec<Fit>), Failure> {
     let all = Wanted::all();
     let before = notes.count();
     for (index, wanted) in all.iter().enumerate() {
         let again = if before > 0 { format!(" ({before} are there from before)") } else { String::new() };
         say(format!("measuring {} of {}{again}: {}", index + 1, all.len(), wanted.name()));
-        notes.of(&wanted.name(), || wanted.seconds().map_err(failure))?;
+        notes.of(&wanted.name(), || wanted.seconds(effort).map_err(failure))?;
     }
-    let mut seconds = |wanted: Wanted| notes.of(&wanted.name(), || wanted.seconds().map_err(failure));
+    let mut seconds = |wanted: Wanted| notes.of(&wanted.name(), || wanted.seconds(effort).map_err(failure));
     let ranks = u64::try_from(processors()).unwrap_or(1);
     let (memory_capacity, memory_reserved) = memory(ranks).map_err(failure)?;
     fits::fitted(ranks, (memory_capacity, memory_reserved), &mut seconds)
@@ -208,10 +216,10 @@ fn processors() -> usize {
 }
 
 /// The time of an element-wise sum (seconds).
-fn sum(elements: u64) -> Result<f64, KernelError> {
+fn sum(effort: Effort, elements: u64) -> Result<f64, KernelError> {
     let [left, right] = [filled(DType::F32, vec![elements])?, filled(DType::F32, vec![elements])?];
     let mut result = Array::zeros(Type::new(DType::F32, [elements]))?;
-    shortest(|| {
+    shortest(effort, || {
         let operands = [left.tensor(), right.tensor()];
         kernels::compute(&Op::Binary(Binary::Add), &operands, &mut [result.tensor_mut()])
     })

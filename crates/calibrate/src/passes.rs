@@ -5,7 +5,7 @@ use kernels::{Array, KernelError};
 use planner_ir::{Attention, Binary, Blind, DType, Op, Real, Reduction, Type, Unary};
 
 use super::filled;
-use super::timing;
+use super::timing::{self, Effort};
 
 /// Rows of a small and of a larger value, and of one between.
 pub(super) const ROWS: [u64; 3] = [1, 32, 256];
@@ -22,7 +22,7 @@ pub(super) fn rows(pass: Pass) -> [u64; 3] {
 }
 
 /// The time of one operation of a kind on so many rows that are where a step finds them (seconds).
-pub(super) fn time(pass: Pass, rows: u64) -> Result<f64, KernelError> {
+pub(super) fn time(effort: Effort, pass: Pass, rows: u64) -> Result<f64, KernelError> {
     let (op, types) = example(pass, rows);
     let made = op.infer(&types).map_err(|_| KernelError::Size)?;
     let bytes = types.iter().chain(&made).map(Type::bytes).sum();
@@ -31,7 +31,7 @@ pub(super) fn time(pass: Pass, rows: u64) -> Result<f64, KernelError> {
         let results = made.iter().map(|it| Array::zeros(it.clone()));
         Ok((operands.collect::<Result<Vec<_>, _>>()?, results.collect::<Result<Vec<_>, _>>()?))
     })?;
-    timing::in_turn(&mut copies, |(operands, results)| {
+    timing::in_turn(effort, &mut copies, |(operands, results)| {
         let operands: Vec<_> = operands.iter().map(Array::tensor).collect();
         let mut results: Vec<_> = results.iter_mut().map(Array::tensor_mut).collect();
         kernels::compute(&op, &operands, &mut results)

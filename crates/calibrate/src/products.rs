@@ -4,7 +4,7 @@ use kernels::{Array, KernelError};
 use planner_ir::{Contract, DType, Label, Op, Type};
 
 use super::filled;
-use super::timing;
+use super::timing::{self, Effort};
 
 /// Rows, columns and lengths of sums of the products that rates are fitted to: of the sizes that
 /// layers and heads of attention have, from small to large.
@@ -43,11 +43,11 @@ pub(super) enum Lying {
 pub(super) const LARGE: [u64; 3] = [512, 512, 512];
 
 /// The time of a product of matrices `[m, k]` and `[k, n]` that are where a step finds them (seconds).
-pub(super) fn time(dtype: DType, shape: [u64; 3], lying: Lying) -> Result<f64, KernelError> {
+pub(super) fn time(effort: Effort, dtype: DType, shape: [u64; 3], lying: Lying) -> Result<f64, KernelError> {
     let [m, n, k] = shape;
     let bytes = dtype.bytes() * (m * k + k * n + m * n);
     let mut copies = timing::copies(bytes, || Product::new(dtype, shape, lying))?;
-    timing::in_turn(&mut copies, Product::compute)
+    timing::in_turn(effort, &mut copies, Product::compute)
 }
 
 /// The time of a product of 32-bit numbers that are in a cache, on average over a moment (seconds).

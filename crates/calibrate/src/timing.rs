@@ -8,17 +8,33 @@ use super::MeasureFailure;
 /// How long calls are timed together (seconds): less than what systems give a program at a time, so
 /// that most rounds are of this program alone.
 const ROUND: f64 = 0.002;
-/// How long rounds go on (seconds).
-const ALL: f64 = 0.2;
-/// How many rounds there are at least.
-const ROUNDS: usize = 5;
+
+/// How much is measured.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Effort {
+    /// Enough for a machine file: about 20 seconds in all.
+    Thorough,
+    /// What nobody minds to wait for: about two seconds in all.
+    Quick,
+}
+
+impl Effort {
+    /// Whether rounds go on, after so many that have taken so long (seconds).
+    pub(super) fn goes_on(self, rounds: usize, seconds: f64) -> bool {
+        let (least, all) = match self {
+            Self::Thorough => (5, 0.2),
+            Self::Quick => (2, 0.004),
+        };
+        rounds < least || seconds < all
+    }
+}
 
 /// The time of one call in the shortest of many rounds (seconds): other programs only make one longer.
-pub(super) fn shortest<E>(mut call: impl FnMut() -> Result<(), E>) -> Result<f64, E> {
+pub(super) fn shortest<E>(effort: Effort, mut call: impl FnMut() -> Result<(), E>) -> Result<f64, E> {
     // The first call touches memory that was never touched.
     call()?;
     let (start, mut best, mut rounds) = (Instant::now(), f64::INFINITY, 0);
-    while rounds < ROUNDS || start.elapsed().as_secs_f64() < ALL {
+    while effort.goes_on(rounds, start.elapsed().as_secs_f64()) {
         let (mut calls, round, mut seconds) = (0_u32, Instant::now(), 0.0);
         while seconds < ROUND {
             call()?;
@@ -33,13 +49,14 @@ pub(super) fn shortest<E>(mut call: impl FnMut() -> Result<(), E>) -> Result<f64
 
 /// The same of a call on one of several copies of what it is done on after another.
 pub(super) fn in_turn<T, E>(
+    effort: Effort,
     copies: &mut [T],
     mut call: impl FnMut(&mut T) -> Result<(), E>,
 ) -> Result<f64, E> {
     // The first calls touch memory that was never touched.
     copies.iter_mut().try_for_each(&mut call)?;
     let (mut next, count) = (0, copies.len().max(1));
-    shortest(|| {
+    shortest(effort, || {
         next = (next + 1) % count;
         copies.get_mut(next).map_or(Ok(()), &mut call)
     })

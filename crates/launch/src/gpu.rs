@@ -29,7 +29,7 @@ pub fn settings(cuda: &CudaArguments) -> Settings {
 }
 
 /// The user's cache, as the XDG Base Directory Specification has it; none where there is no home.
-fn own_cache() -> Option<PathBuf> {
+pub fn own_cache() -> Option<PathBuf> {
     let folder = |name: &str| env::var_os(name).filter(|it| !it.is_empty()).map(PathBuf::from);
     let cache = folder("XDG_CACHE_HOME").or_else(|| Some(folder("HOME")?.join(".cache")))?;
     Some(cache.join(FOLDER))

@@ -321,7 +321,8 @@ pub struct RunArguments {
     /// Device that ranks run on.
     #[command(flatten)]
     pub on: DeviceArguments,
-    /// Plan for this machine file instead of the shipped `cpu`
+    /// Plan for this machine file; the default is this host, measured the first time (two to three seconds) and kept
+    /// in the user's cache
     #[arg(long, value_name = "FILE")]
     pub machine: Option<String>,
     /// Path of the plan's model, if it has moved since the plan was made
@@ -336,12 +337,13 @@ pub struct RunArguments {
     /// Seed of the random inputs
     #[arg(long, default_value_t = 0)]
     pub seed: u64,
-    /// Number of steps to run; the shortest is reported
-    #[arg(long, default_value_t = 1, value_parser = clap::value_parser!(u32).range(1..), value_name = "N")]
-    pub steps: u32,
+    /// Number of steps to run, of which the shortest is reported; the default is what fits in a fifth of a second,
+    /// at most 20, and 1 where each rank is a process
+    #[arg(long, value_parser = clap::value_parser!(u32).range(1..), value_name = "N")]
+    pub steps: Option<u32>,
     /// File to write the outputs to, .npz or .safetensors
-    #[arg(long, short, default_value = "outputs.npz", value_name = "FILE")]
-    pub output: PathBuf,
+    #[arg(long, short, value_name = "FILE")]
+    pub output: Option<PathBuf>,
     /// What holds where each rank is a process.
     #[command(flatten)]
     pub cluster: ClusterArguments,

@@ -34,7 +34,7 @@ pub(crate) fn is_reached(command: &Command, last: Option<Stage>) -> bool {
 /// lines are added to, and what goes on with what is there (`train --resume`) are not among them.
 pub(crate) fn outputs(command: &Command) -> Vec<PathBuf> {
     let all = match command {
-        Command::Run(it) => vec![Some(&it.output)],
+        Command::Run(it) => vec![it.output.as_ref()],
         Command::Plan(it) => vec![Some(&it.output), it.html.as_ref()],
         Command::Sweep(it) => vec![it.csv.as_ref(), it.svg.as_ref()],
         Command::Explain(it) => vec![it.svg.as_ref(), it.html.as_ref()],

@@ -54,7 +54,8 @@ fn named(path: &Path) -> Result<&str, Failure> {
 fn host(name: &str, path: &Path, context: &mut Context<'_, '_>) -> Result<Said, Failure> {
     let mut notes = Notes::beside(path, &measure::machine())?;
     let resumed = resumed(&notes);
-    let (measurements, fits) = measure::measured(&mut notes, &|what| context.progress.say(what))?;
+    let (measurements, fits) =
+        measure::measured(measure::Effort::Thorough, &mut notes, &|what| context.progress.say(what))?;
     let source = format!("measured by `shardloom calibrate` on {}", measure::machine());
     let machine = measured::host(name, &measurements, &source)
         .map_err(|error| Failure::internal("calibrate", error))?;

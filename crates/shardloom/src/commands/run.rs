@@ -2,7 +2,10 @@
 
 use std::collections::BTreeMap;
 use std::fmt::Write as _;
+use std::path::Path;
+use std::time::{Duration, Instant};
 
+use calibrate::kept::{self, Kept};
 use cost_models::quantity;
 use driver::compile::{self, Chosen};
 use driver::expected::{self, Compared, Expected};
@@ -12,6 +15,7 @@ use files::given::{self, Given};
 use files::model_file::ModelFile;
 use files::readable::hexadecimal;
 use files::{arrays, inputs, machine, plan_file, written};
+use launch::arguments::RunDevice;
 use launch::cluster::{self, Facts};
 use launch::gpu;
 use report::summary::{summary, summary_json, untimed};
@@ -31,7 +35,13 @@ struct Job {
     chosen: Chosen,
     file: ModelFile,
     given: Option<Given>,
+    /// The prices that nobody asked for, if it is planned by such.
+    prices: Option<Kept>,
 }
+
+/// How long steps are repeated of which nobody has said how many, and how often at most.
+const MOMENT: Duration = Duration::from_millis(200);
+const MOST: u32 = 20;
 
 /// Runs a model or a plan.
 pub(crate) fn run(arguments: &RunArguments, context: &mut Context<'_, '_>) -> Result<Said, Failure> {
@@ -50,8 +60,16 @@ pub(crate) fn run(arguments: &RunArguments, context: &mut Context<'_, '_>) -> Re
     let mut session = gpu::session(&arguments.on, context.cluster, context.progress, programs, &job.file)
         .map_err(failed)?;
     context.progress.say(format!("running on {} ranks", plan.mesh.devices()));
+    let (start, mut steps) = (Instant::now(), 1);
     let mut outcome = session.step(&inputs).map_err(failed)?;
-    for _ in 1..arguments.steps {
+    let goes_on = |steps| match (arguments.steps, context.cluster) {
+        (Some(number), _) => steps < number,
+        // Processes repeat a step alike.
+        (None, Some(_)) => false,
+        (None, None) => steps < MOST && start.elapsed() < MOMENT,
+    };
+    while goes_on(steps) {
+        steps += 1;
         let next = session.step(&inputs).map_err(failed)?;
         if next.seconds < outcome.seconds {
             outcome = next;
@@ -60,9 +78,11 @@ pub(crate) fn run(arguments: &RunArguments, context: &mut Context<'_, '_>) -> Re
     if !context.leads() {
         return Ok(Said { text: String::new(), json: Value::Null });
     }
-    arrays::write(&arguments.output, &outcome.outputs)?;
+    if let Some(path) = &arguments.output {
+        arrays::write(path, &outcome.outputs)?;
+    }
     let compared = expected::compared(&job.chosen.plan.graph, &expected, &outcome.outputs);
-    let said = said(arguments, &job, &outcome, &compared);
+    let said = said(arguments, &job, (&outcome, steps), &compared);
     match compared.iter().find_map(Compared::complaint) {
         None => Ok(said),
         Some(complaint) => {
@@ -90,11 +110,13 @@ enum Ready {
 /// Everything before a rank starts.
 fn ready(arguments: &RunArguments, context: &mut Context<'_, '_>) -> Result<Ready, Failure> {
     gpu::expect(&arguments.on, context.cluster)?;
-    arrays::check_name(&arguments.output)?;
-    let read = arguments.bound.inputs.as_deref().into_iter().chain([arguments.file.as_path()]);
-    written::differs(&arguments.output, &read.collect::<Vec<_>>())?;
-    if context.leads() && context.stages.last().is_none() {
-        written::possible(&arguments.output)?;
+    if let Some(output) = &arguments.output {
+        arrays::check_name(output)?;
+        let read = arguments.bound.inputs.as_deref().into_iter().chain([arguments.file.as_path()]);
+        written::differs(output, &read.collect::<Vec<_>>())?;
+        if context.leads() && context.stages.last().is_none() {
+            written::possible(output)?;
+        }
     }
     let is_plan = arguments.file.extension().is_some_and(|it| it == "json");
     let job = if is_plan { of_plan(arguments, context) } else { of_model(arguments, context) };
@@ -130,7 +152,7 @@ fn facts(arguments: &RunArguments, job: &Job, inputs: &BTreeMap<String, Array>) 
     let facts = cluster::facts([
         ("the plan", format!("{} (SHA-256 {plan:.12}..)", arguments.file.display())),
         ("the inputs", format!("SHA-256 {}", hexadecimal(given.finalize()))),
-        ("the number of steps", arguments.steps.to_string()),
+        ("the number of steps", arguments.steps.unwrap_or(1).to_string()),
     ]);
     Ok([facts, job.file.prints()?].concat())
 }
@@ -147,8 +169,6 @@ fn of_model(arguments: &RunArguments, context: &mut Context<'_, '_>) -> Result<N
         (None, Some(mesh)) => mesh.devices(),
         _ => return Err(Failure::Usage("running a model takes a number of ranks: `--ranks 4`".to_owned())),
     };
-    let name = &arguments.target.set.of(arguments.machine.as_deref().unwrap_or("cpu-1x"));
-    let machine = machine::one(name, &arguments.target.on(machine::cluster(name, Some(devices))?))?;
     let progress = context.progress;
     let stages = &mut *context.stages;
     let mut observe = |stage, made: &dyn std::fmt::Display| stages.observe(stage, made);
@@ -158,6 +178,11 @@ fn of_model(arguments: &RunArguments, context: &mut Context<'_, '_>) -> Result<N
     if context.stages.stops_after(Stage::Import) {
         return Ok(Next::Stop(Stage::Import));
     }
+    let prices = own_prices(arguments, context);
+    let own = prices.as_ref().map(|it| it.path.display().to_string());
+    let name = arguments.machine.as_deref().or(own.as_deref()).unwrap_or(SHIPPED);
+    let name = &arguments.target.set.of(name);
+    let machine = machine::one(name, &arguments.target.on(machine::cluster(name, Some(devices))?))?;
     progress.say("naming operations");
     let stages = &mut *context.stages;
     let prepared = pipeline::prepare(&imported.graph, &mut |stage, made| stages.observe(stage, made))?;
@@ -169,7 +194,26 @@ fn of_model(arguments: &RunArguments, context: &mut Context<'_, '_>) -> Result<N
         compile::planned(&prepared, &imported, &machine, &arguments.target.wanted(), &mut observe, progress)?;
     let compile::Imported { file, given, warnings, .. } = imported;
     warnings.iter().for_each(|it| context.warn(it));
-    Ok(Next::Go(Box::new(Job { chosen, file, given })))
+    Ok(Next::Go(Box::new(Job { chosen, file, given, prices })))
+}
+
+/// The machine whose prices are those of another host.
+const SHIPPED: &str = "cpu-1x";
+
+/// The prices of this host, where its threads are the ranks and nobody has named others: nothing, and why, where they
+/// can be neither had nor kept.
+fn own_prices(arguments: &RunArguments, context: &Context<'_, '_>) -> Option<Kept> {
+    if arguments.machine.is_some() || arguments.on.device != RunDevice::Cpu || context.cluster.is_some() {
+        return None;
+    }
+    let version = env!("CARGO_PKG_VERSION");
+    match kept::kept(&gpu::own_cache()?, version, &|what| context.progress.say(what)) {
+        Ok(kept) => Some(kept),
+        Err(failure) => {
+            context.warn(&format!("prices of this host are not there: {failure}"));
+            None
+        }
+    }
 }
 
 fn of_plan(arguments: &RunArguments, context: &mut Context<'_, '_>) -> Result<Next, Failure> {
@@ -192,7 +236,7 @@ fn of_plan(arguments: &RunArguments, context: &mut Context<'_, '_>) -> Result<Ne
     file.expect_weights()?;
     let given = arguments.bound.inputs.as_deref().map(given::read).transpose()?;
     context.stages.observe(Stage::Plan, &::plan::json::write(&plan));
-    Ok(Next::Go(Box::new(Job { chosen: Chosen { plan, tried: Vec::new() }, file, given })))
+    Ok(Next::Go(Box::new(Job { chosen: Chosen { plan, tried: Vec::new() }, file, given, prices: None })))
 }
 
 fn inputs_of(plan: &Plan, job: &Job, arguments: &RunArguments) -> Result<BTreeMap<String, Array>, Failure> {
@@ -204,7 +248,12 @@ fn inputs_of(plan: &Plan, job: &Job, arguments: &RunArguments) -> Result<BTreeMa
     given.fitting(&plan.graph, &plan.controls, &ignored)
 }
 
-fn said(arguments: &RunArguments, job: &Job, outcome: &run::Outcome, compared: &[Compared]) -> Said {
+fn said(
+    arguments: &RunArguments,
+    job: &Job,
+    (outcome, steps): (&run::Outcome, u32),
+    compared: &[Compared],
+) -> Said {
     let plan = &job.chosen.plan;
     let received: u64 = outcome.received.iter().map(|(_, bytes)| bytes).sum();
     let predicted: u64 = ::plan::communication(plan).iter().map(|it| it.bytes).sum();
@@ -220,16 +269,16 @@ fn said(arguments: &RunArguments, job: &Job, outcome: &run::Outcome, compared: &
     let mut line = |words: String| {
         let _ = writeln!(text, "{words}");
     };
+    if let Some(Kept { path, seconds }) = &job.prices {
+        let when = seconds.map_or_else(|| "before".to_owned(), |it| format!("in {it:.1} s and kept"));
+        line(format!("prices     of this host, measured {when}: {}", path.display()));
+    }
     for Control { name, value, .. } in &plan.controls {
         line(format!(
             "control    `{name}` decides what is computed; its value, {value}, is part of the plan"
         ));
     }
-    let steps = if arguments.steps == 1 {
-        "one step".to_owned()
-    } else {
-        format!("shortest of {} steps", arguments.steps)
-    };
+    let steps = if steps == 1 { "one step".to_owned() } else { format!("shortest of {steps} steps") };
     let beside = match elsewhere {
         Some(_) => String::new(),
         None => format!(", {} predicted", quantity::seconds(plan.seconds())),
@@ -243,9 +292,12 @@ fn said(arguments: &RunArguments, job: &Job, outcome: &run::Outcome, compared: &
     if job.given.is_none() {
         line(format!("inputs     made from seed {}", arguments.seed));
     }
-    line(format!("outputs    {}", arguments.output.display()));
+    let output = arguments.output.as_deref();
+    let place = output.map_or("not written: `-o FILE` does".into(), Path::to_string_lossy);
+    line(format!("outputs    {place}"));
     for (name, array) in &outcome.outputs {
-        let as_ = arrays::renamed(&arguments.output, name).map_or(String::new(), |it| format!(", as `{it}`"));
+        let renamed = output.and_then(|it| arrays::renamed(it, name));
+        let as_ = renamed.map_or(String::new(), |it| format!(", as `{it}`"));
         line(format!("  {name} {}{as_}", array.type_()));
     }
     compared.iter().for_each(|it| line(format!("expected   {it}")));
@@ -260,9 +312,10 @@ fn said(arguments: &RunArguments, job: &Job, outcome: &run::Outcome, compared: &
         .collect();
     let json = json!({
         "plan": summary_json(plan, throughput.as_ref()),
+        "machine_file": job.prices.as_ref().map(|it| it.path.display().to_string()),
         "measured_seconds": outcome.seconds,
         "received_bytes": received,
-        "output": arguments.output.display().to_string(),
+        "output": output.map(|it| it.display().to_string()),
         "outputs": outputs,
         "expected": expected,
     });

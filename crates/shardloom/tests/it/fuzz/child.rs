@@ -49,6 +49,8 @@ pub(in super::super) fn run(arguments: &[&str]) -> Ended {
     command.args(["-c", LIMITS, env!("CARGO_BIN_EXE_shardloom")]).args(arguments);
     let place = Place::new();
     command.current_dir(place.0.join("inner"));
+    // Prices are those that are the same on all hosts.
+    command.env_remove("HOME").env_remove("XDG_CACHE_HOME");
     command.env("RUST_BACKTRACE", "0").stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::piped());
     let mut child = command.spawn().unwrap();
     let mut from = child.stderr.take().unwrap();
