@@ -128,7 +128,7 @@ fn what_was_measured_before_is_what_a_machine_is_made_of() {
     let mut notes = Notes::beside(&output, "made").unwrap();
     let before = notes.count();
     let said = std::cell::RefCell::new(Vec::new());
-    let (found, _) = measured(&mut notes, &|what| said.borrow_mut().push(what)).unwrap();
+    let (found, _) = measured(Effort::Quick, &mut notes, &|what| said.borrow_mut().push(what)).unwrap();
     assert!(near(found.turned_rate.0, 1.5e10, 1e-6) && found.launch.0 > 0.0, "{found:?}");
     assert_eq!(Notes::beside(&output, "made").unwrap().count(), before + 1);
     assert_eq!(said.borrow().len(), before + 1);
