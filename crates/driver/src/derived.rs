@@ -78,12 +78,12 @@ pub fn prepared(path: &Path, plan: &Plan) -> Result<Option<Prepared>, Failure> {
     Ok(Some(prepared).filter(|it| it.graph == plan.graph))
 }
 
-/// The same with recomputation left open: the program of a plan as it was before it was planned. Nothing
-/// where a training step's model is not there.
+/// The same with recomputation and how operations are spelled left open: the program of a plan as it was before it
+/// was planned. Nothing where the model is not there.
 pub fn open(path: &Path, plan: &Plan) -> Result<Option<Prepared>, Failure> {
-    let Some(recipe) = &plan.recipe else { return Ok(Some(pipeline::cut(&plan.graph))) };
     let Ok(file) = plan_file::model(path, plan, None) else { return Ok(None) };
     let Ok(imported) = imported(&file, plan, None) else { return Ok(None) };
+    let Some(recipe) = &plan.recipe else { return pipeline::prepare(&imported, &mut |_, _| {}).map(Some) };
     let recipe = Recipe { recompute: Vec::new(), ..recipe.clone() };
     let training = Training { recipe, decisions: Decisions::Values, phases: Phases::Together };
     pipeline::prepare_training(&file, &imported, &training, &mut |_, _| {}).map(Some)

@@ -112,3 +112,76 @@ fn pages_are_refused_where_they_make_no_sense() {
         &["`--html`", "--stop-after"],
     );
 }
+
+/// The arguments of a command as a page shows it.
+fn arguments(command: &Value) -> Vec<String> {
+    let parts = command.as_str().unwrap().split('\'').enumerate();
+    let words = parts.flat_map(|(place, part)| match place % 2 {
+        0 => part.split_whitespace().map(str::to_owned).collect(),
+        _ => vec![part.to_owned()],
+    });
+    let words: Vec<String> = words.collect();
+    assert_eq!(words[0], "shardloom");
+    words[1..].to_vec()
+}
+
+/// The plan that a command of a page makes.
+fn again(command: &Value, folder: &Folder) -> Vec<u8> {
+    let made = folder.path("again.json");
+    let words = arguments(command);
+    let words: Vec<&str> = words.iter().map(String::as_str).chain(["-o", &made]).collect();
+    works(&words);
+    std::fs::read(made).unwrap()
+}
+
+/// Each command of a page, run as it stands there, makes what the page says of it.
+#[test]
+fn pages_show_the_commands_that_plan_again() {
+    let folder = Folder::new("again");
+    let (plan, page) = (folder.path("plan.json"), folder.path("plan.html"));
+    let cross_entropy = ["--mode", "train", "--loss", "cross-entropy:logits,labels"];
+    let train =
+        [&cross_entropy[..], &["--clip", "1", "--no-decay", "vectors", "--precision", "bf16"]].concat();
+    let pipeline = [&train[..], &["--stages", "2", "--microbatches", "4", "--mesh", "2"]].concat();
+    let pinned = ["--mesh", "2x2", "--pin", "h.0.mlp.*=[a,-,-,b]"];
+    let kinds: [(&[&str], usize); 3] =
+        [(&pinned, 2), (&[&train[..], &["--mesh", "4"]].concat(), 3), (&pipeline, 2)];
+    for (kind, ways) in kinds {
+        works(&[&["plan", GPT2, "--machine", "cpu-4x", "-o", &plan][..], &DIMS, kind].concat());
+        works(&["explain", &plan, "--html", &page]);
+        let said = said(&page);
+        let shown = said["again"].as_array().unwrap();
+        assert_eq!(shown.len(), ways, "{kind:?}: {shown:?}");
+        assert_eq!(again(&shown[0]["command"], &folder), std::fs::read(&plan).unwrap(), "{kind:?}");
+        for way in &shown[1..] {
+            again(&way["command"], &folder);
+        }
+    }
+    works(&[&["plan", GPT2, "--machine", "cpu-4x", "--mesh", "4", "-o", &plan][..], &DIMS].concat());
+    works(&["explain", &plan, "--alternatives", "--html", &page]);
+    for limit in said(&page)["limits"].as_array().unwrap() {
+        if limit["seconds"].is_number() {
+            again(&limit["command"], &folder);
+            let made = json(&["explain", &folder.path("again.json")]);
+            assert_eq!(made["seconds"], limit["seconds"], "{limit}");
+        }
+    }
+}
+
+/// Of a machine file the commands have the file; without it there are none.
+#[test]
+fn commands_that_plan_again_have_the_machine_file() {
+    let folder = Folder::new("again-file");
+    let (plan, page, machine) =
+        (folder.path("plan.json"), folder.path("plan.html"), folder.path("mine.json"));
+    let past = "models/gpt2-past-dynamo2.9-op18-dyn/model.onnx";
+    let text = cost_models::machine::shipped::text("cpu").unwrap();
+    std::fs::write(&machine, text.replace("\"name\": \"cpu\"", "\"name\": \"mine\"")).unwrap();
+    let asked =
+        ["--machine", &machine, "--devices", "2", "--mode", "generate", "--context", "32", "--batch", "2"];
+    works(&[&["plan", past, "-o", &plan, "--html", &page][..], &asked].concat());
+    let shown = said(&page);
+    assert_eq!(again(&shown["again"][0]["command"], &folder), std::fs::read(&plan).unwrap());
+    works(&["explain", &plan, "--html", &page]);
+    assert_eq!(said(&page)["again"], Value::Array(Vec::new()));
+}

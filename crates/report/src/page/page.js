@@ -143,7 +143,9 @@ function memory() {
   const step = element("p", { id: "less" }, less ? ["The cheapest step that frees memory: ",
     element("b", {}, size(groups[0].bytes - less.bytes) + " less"), " for ", element("b", {}, more(less.seconds)),
     " of time: ", less.strategy.join("; ")] : said.limits.length ? "No plan on this mesh holds less." :
-    ["The cheapest step that frees memory is found by ", element("code", {}, said.commands.memory)]);
+    said.programs.length === 1 ? ["The cheapest step that frees memory is found by ",
+      element("code", {}, said.commands.alternatives)] : ["Less memory is planned for ",
+      element("a", { href: "#again" }, "anew"), "."]);
   section("memory", "What devices hold", bars, legend(names, colour), step);
 }
 
@@ -315,15 +317,15 @@ function detail(row, it, block) {
   if (row.nextSibling?.classList?.contains("more")) { row.nextSibling.remove(); return; }
   const other = said.alternatives.find((one) => one.program === block.program && one.block === block.name &&
     one.origin === it.name);
-  const command = "shardloom explain " + said.path + " --alternatives --html page.html";
   const price = other && (other.price.seconds ? time(other.price.seconds) + " (" + more(other.price.seconds) + ")" :
     other.price.missing_bytes ? "does not fit: " + size(other.price.missing_bytes) + " too few" :
     other.price.impossible);
   row.after(element("tr", { class: "more" }, element("td", { colspan: 4 },
     element("div", {}, "partition ", element("code", {}, it.partition)),
     element("div", {}, "a step in which it is not computed so: ", price || ["not priced; ",
-      element("code", {}, command)]),
-    element("div", {}, "in other words: ", element("code", {}, "--pin '" + it.name + "=" + it.partition + "'")))));
+      element("code", {}, said.commands.alternatives)]),
+    element("div", {}, "in other words: ", element("code", {}, "--pin '" + pinOf(it) + "'"), " ",
+      said.again.length > 0 && element("button", { class: "pin", onclick: () => pin(pinOf(it)) }, "pin it")))));
 }
 
 function model() {
@@ -473,6 +475,7 @@ function limits() {
   const holder = element("div", {});
   /// What a step costs, where a price is given: seconds of all devices.
   const cost = (seconds) => seconds / 3600 * said.machine.devices * Number(price.value);
+  const dollars = (it) => "$" + (it < 0.001 ? it.toExponential(2) : it.toPrecision(3));
   function draw() {
     const paid = Number(price.value) > 0;
     const width = 760, high = 260, left = 80, bottom = 40;
@@ -484,7 +487,8 @@ function limits() {
       drawn("line", { x1: left, x2: width - 20, y1: y(least), y2: y(least), stroke: PALETTE[2], "stroke-dasharray": "6 4" }),
       drawn("text", { x: left + 6, y: y(least) - 4 }, "proven bound " + time(least))];
     const path = points.map((it) => x(it.bytes).toFixed(1) + "," + y(it.seconds).toFixed(1)).join(" ");
-    holder.replaceChildren(element("div", { class: "scroll" }, drawn("svg", { width, height: high, id: "pareto" },
+    // One point is no curve.
+    const curve = points.length > 1 && element("div", { class: "scroll" }, drawn("svg", { width, height: high, id: "pareto" },
       drawn("line", { class: "axis", x1: left, x2: width - 20, y1: high - bottom, y2: high - bottom }),
       drawn("line", { class: "axis", x1: left, x2: left, y1: 10, y2: high - bottom }), bound,
       drawn("polyline", { points: path, fill: "none", stroke: PALETTE[9] }),
@@ -493,18 +497,20 @@ function limits() {
         more(it.seconds) + ")\n" + it.strategy.join("; ")) })),
       points.map((it) => drawn("text", { class: "quiet", x: x(it.bytes) - 20, y: high - bottom + 16 }, size(it.bytes))),
       drawn("text", { x: 0, y: 20 }, time(high_)), drawn("text", { x: 0, y: high - bottom }, time(low)),
-      drawn("text", { x: width / 2 - 60, y: high - 6 }, "memory of a device"))),
-      table(["memory", "step", "", paid && "a step", paid && said.speed?.tokens_per_step && "10^6 tokens", "how"].filter((it) => it !== false
-        && it !== null), points.map((it) => [size(it.bytes), time(it.seconds), it.own ? "this plan" : more(it.seconds),
-        paid && "$" + cost(it.seconds).toPrecision(3), paid && said.speed?.tokens_per_step && "$" + (cost(it.seconds) / said.speed?.tokens_per_step *
-        1e6).toPrecision(3), it.strategy.join("; ")].filter((it) => it !== false && it !== null)), [0, 1, 2]));
+      drawn("text", { x: width / 2 - 60, y: high - 6 }, "memory of a device")));
+    const tokens = paid && said.speed?.tokens_per_step;
+    const cells = (it) => [size(it.bytes), time(it.seconds), it.own ? "this plan" : more(it.seconds),
+      paid && dollars(cost(it.seconds)), tokens && dollars(cost(it.seconds) / tokens * 1e6), it.strategy.join("; "),
+      it.command ? element("button", { class: "take", "data-command": it.command, onclick: () =>
+        ask({ way: 0, memory: String(it.capacity) }) }, "plan it") : ""];
+    const given = (all) => all.filter((it) => it !== false && it !== null && it !== undefined);
+    holder.replaceChildren(...given([curve, table(given(["memory", "step", "", paid && "a step", tokens &&
+      "10^6 tokens", "how", ""]), points.map((it) => given(cells(it))), [0, 1, 2])]));
   }
   draw();
   const refused = none.map((it) => element("p", { class: "quiet" }, "With " + size(it.capacity) + ": " + it.impossible));
-  const way = said.limits.length === 0 && element("p", {}, "Other sizes of memory: ", element("code", {},
-    said.commands.memory));
   section("limits", "Memory against time", element("p", { class: "quiet" }, said.limits.length ?
-    "The same mesh and model with other memory, each planned anew." : "This plan alone was priced."), way,
+    "The same mesh and model with other memory, each planned anew." : "This plan alone was priced."),
     element("div", { class: "row" }, element("label", { for: "price" }, "$ for a device and hour"), price), holder, refused);
 }
 
@@ -517,7 +523,62 @@ function otherwise() {
     time(said.seconds), ""], ...rows], [1, 2]));
 }
 
+// --- Planned otherwise ------------------------------------------------------------------------------------------
+
+const asked = { way: 0, memory: "", pins: [] };
+let askedIsShown = () => {};
+
+/// Asks for a plan with other limits or pins.
+function ask(more) {
+  Object.assign(asked, more);
+  askedIsShown();
+  document.getElementById("again").scrollIntoView();
+}
+const pinOf = (it) => it.name + "=" + it.partition;
+const pin = (text) => ask({ pins: [...asked.pins.filter((it) => it !== text), text] });
+
+/// The command that plans again, which is given with what is kept of this plan, what is asked for besides.
+function again() {
+  if (!said.again.length) return;
+  const quoted = (it) => "'" + it.replaceAll("'", "'\\''") + "'";
+  const command = element("code", { id: "command" });
+  const ways = element("select", { id: "way", onchange: () => ask({ way: Number(ways.value) }) }, said.again.map((it, way) =>
+    element("option", { value: way }, it.kept)));
+  const limit = element("input", { id: "limit", size: 12, placeholder: "e.g. 60GiB", oninput: () => {
+    asked.memory = limit.value.trim();
+    askedIsShown();
+  } });
+  const pins = element("div", { class: "row", id: "pins" });
+  askedIsShown = () => {
+    ways.value = asked.way;
+    if (limit.value.trim() !== asked.memory) limit.value = asked.memory;
+    command.textContent = [said.again[asked.way].command, asked.memory && "--memory " + (/^[\w.]+$/.test(asked.memory) ?
+      asked.memory : quoted(asked.memory)), ...asked.pins.map((it) => "--pin " + quoted(it))].filter(Boolean).join(" ");
+    pins.replaceChildren(...asked.pins.map((it) => element("button", { title: "let it be chosen", onclick: () =>
+      ask({ pins: asked.pins.filter((one) => one !== it) }) }, it + " ×")));
+  };
+  section("again", "Plan it otherwise", element("p", { class: "quiet" }, "The command plans this model anew, with the " +
+    "options that a plan does not say (--in-time, --phases, --for) at their defaults. Operations are pinned above."),
+    element("div", { class: "row" }, element("label", { for: "way" }, "kept"), ways, element("label", { for: "limit" },
+      "memory of a device"), limit), pins, element("div", { class: "row" }, command, element("button", { class: "copy",
+      onclick: (event) => copy(event.target, command.textContent) }, "copy")));
+  askedIsShown();
+}
+
 // --- Elsewhere --------------------------------------------------------------------------------------------------
+
+async function copy(button, text) {
+  try { await navigator.clipboard.writeText(text); } catch {
+    // Pages that are files may not write to the clipboard by themselves.
+    const area = element("textarea", {});
+    area.value = text;
+    document.body.append(area);
+    area.select();
+    document.execCommand("copy");
+    area.remove();
+  }
+  button.textContent = "copied";
+}
 
 function exports_() {
   if (!said.exports.length) return;
@@ -530,18 +591,6 @@ function exports_() {
       element("code", {}, file.name), element("button", { class: "copy", onclick: (event) => copy(event.target, file.text) },
         "copy")), element("pre", {}, file.text))), element("p", { class: "quiet" }, "with what it costs there: ",
       element("code", {}, "shardloom export " + said.path + " --to " + chosen.target + " -o DIR")));
-  }
-  async function copy(button, text) {
-    try { await navigator.clipboard.writeText(text); } catch {
-      // Pages that are files may not write to the clipboard by themselves.
-      const area = element("textarea", {});
-      area.value = text;
-      document.body.append(area);
-      area.select();
-      document.execCommand("copy");
-      area.remove();
-    }
-    button.textContent = "copied";
   }
   section("exports", "The same elsewhere", element("div", { class: "row" }, buttons), body);
   show(said.exports[0]);
@@ -559,5 +608,6 @@ model();
 schedule();
 limits();
 otherwise();
+again();
 exports_();
 commands();

@@ -1,5 +1,6 @@
 //! `explain`: what a plan decides, what it costs, and what it would cost otherwise.
 
+mod again; // the words that ask for a plan again
 mod page; // as a page for a browser
 mod staged; // of a pipeline
 

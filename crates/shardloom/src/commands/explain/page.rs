@@ -15,6 +15,7 @@ use report::throughput;
 use serde_json::{Value, json};
 use simulate::Order;
 
+use super::again::{self, Way};
 use crate::arguments::ExplainArguments;
 use crate::commands::Context;
 use crate::commands::simulate::{Asked, simulated};
@@ -58,9 +59,14 @@ pub(super) fn write(
         Ok(timeline) => (timeline, String::new()),
         Err(why) => (Value::Null, format!("Not simulated: {why}")),
     };
+    let file = arguments.machine.as_deref().filter(|it| files::machine::is_file(it));
+    // A machine that is not known has no name that a command could have.
+    let ways = if on.is_some() { again::ways(content, file) } else { Vec::new() };
     let limits = match content {
         // Each is a search.
-        Content::Plan(plan) if arguments.alternatives => limits(plan, &explained, arguments, context)?,
+        Content::Plan(plan) if arguments.alternatives => {
+            limits(plan, &explained, ways.first(), (arguments, context))?
+        }
         _ => Vec::new(),
     };
     let mut alternatives = Vec::new();
@@ -91,7 +97,8 @@ pub(super) fn write(
         "otherwise": listed(said, "decode", "otherwise"),
         "alternatives": alternatives,
         "exports": exports(&explained),
-        "commands": commands(&arguments.plan, &about),
+        "again": ways.iter().map(Way::json).collect::<Vec<_>>(),
+        "commands": commands(&arguments.plan),
     });
     written::write(path, page::page(&about.title, &page).as_bytes())
 }
@@ -128,8 +135,8 @@ fn timeline(
 fn limits(
     plan: &Plan,
     explained: &Explained<'_>,
-    arguments: &ExplainArguments,
-    context: &Context<'_, '_>,
+    again: Option<&Way>,
+    (arguments, context): (&ExplainArguments, &Context<'_, '_>),
 ) -> Result<Vec<Value>, Failure> {
     let Some(prepared) = driver::derived::open(&arguments.plan, plan)? else { return Ok(Vec::new()) };
     let Some(machine) = explained.cluster.as_ref().ok().and_then(|it| it.single()) else {
@@ -142,15 +149,19 @@ fn limits(
         let capacity = quantity::whole_bytes(part * cost_models::units::exact(before)).0;
         context.progress.say(format!("planning with {}", quantity::bytes(capacity)));
         let target = Target { capacity, ..Target::of(machine, &plan.mesh) };
+        let command = again.map(|it| it.with_memory(capacity));
         Ok(match pipeline::plan(&prepared, &plan.model, &target, &mut |_, _| {}) {
             Ok(made) => json!({
                 "capacity": capacity,
+                "command": command,
                 "bytes": held(&made.memory),
                 "seconds": made.seconds(),
                 "strategy": strategy(&made),
             }),
             Err(failure @ (Failure::Usage(_) | Failure::Internal(_))) => return Err(failure),
-            Err(failure) => json!({ "capacity": capacity, "impossible": failure.to_string() }),
+            Err(failure) => {
+                json!({ "capacity": capacity, "command": command, "impossible": failure.to_string() })
+            }
         })
     };
     LIMITS.into_iter().map(one).collect()
@@ -189,24 +200,12 @@ fn exports(explained: &Explained<'_>) -> Vec<Value> {
 }
 
 /// What can be done next.
-fn commands(path: &Path, about: &About<'_>) -> Value {
+fn commands(path: &Path) -> Value {
     let plan = path.display();
-    let memory = match about.content {
-        Content::Pipeline(_) => {
-            format!(
-                "shardloom sweep MODEL --machine {} --over memory=40GiB,60GiB --global-batch N",
-                about.machine.name
-            )
-        }
-        Content::Plan(_) => format!("shardloom explain {plan} --alternatives --html page.html"),
-        Content::Generation(_) => {
-            format!("shardloom plan MODEL --machine {} --memory 40GiB", about.machine.name)
-        }
-    };
     json!({
         "explain": format!("shardloom explain {plan}"),
         "simulate": format!("shardloom simulate {plan} --trace trace.json"),
         "check": format!("shardloom check {plan}"),
-        "memory": memory,
+        "alternatives": format!("shardloom explain {plan} --alternatives --html page.html"),
     })
 }

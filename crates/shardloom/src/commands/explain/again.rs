@@ -1,0 +1,232 @@
+//! The words by which `plan` is asked again for what a plan is of: as it is, or with more left open.
+
+use ::plan::json::Content;
+use ::plan::{Generation, Loss, MachineName, ModelFile, NoDecay, Pipeline, Plan, Precision, Recipe, Roles};
+use cost_models::machine::setting;
+use files::given;
+use planner_ir::{Mesh, Optimizer};
+use serde_json::{Value, json};
+
+/// A way to plan again: what is kept of the plan, and the words of a shell.
+pub(crate) struct Way {
+    /// What is kept.
+    kept: &'static str,
+    /// The command, to which other limits and pins are added.
+    command: Vec<String>,
+}
+
+impl Way {
+    /// For a page.
+    pub(crate) fn json(&self) -> Value {
+        json!({ "kept": self.kept, "command": shell(&self.command) })
+    }
+
+    /// The command with a memory limit (bytes).
+    pub(crate) fn with_memory(&self, bytes: u64) -> String {
+        format!("{} --memory {bytes}", shell(&self.command))
+    }
+}
+
+/// The ways to plan again what a plan is of, the nearest first; none where a plan does not say all that was asked. The
+/// machine of a file is that file.
+pub(crate) fn ways(content: &Content, file: Option<&str>) -> Vec<Way> {
+    match content {
+        // Inputs that decide control flow have values that no option says.
+        Content::Plan(plan) if !plan.controls.is_empty() => Vec::new(),
+        Content::Plan(plan) => of_plan(plan, file),
+        Content::Pipeline(pipeline) => of_pipeline(pipeline, file),
+        Content::Generation(generation) => of_generation(generation, file),
+    }
+}
+
+fn of_plan(plan: &Plan, file: Option<&str>) -> Vec<Way> {
+    let recipe = plan.recipe.as_ref();
+    let problem = [problem(&plan.model, &plan.machine, file), recipe.map(words).unwrap_or_default()].concat();
+    let own = [problem.clone(), option("--mesh", &plan.mesh), pins(plan)].concat();
+    let mut ways = vec![
+        Way { kept: "this mesh", command: own },
+        Way { kept: "nothing: several meshes are tried", command: problem },
+    ];
+    ways.extend(recipe.and_then(|recipe| whole_cluster(recipe, &plan.model, &plan.machine, file)));
+    ways
+}
+
+fn of_pipeline(pipeline: &Pipeline, file: Option<&str>) -> Vec<Way> {
+    let Some(first) = pipeline.stages.first() else { return Vec::new() };
+    let (model, recipe) = (&first.plan.model, &pipeline.recipe);
+    let mut ways = Vec::new();
+    if let Some(kind) = pipeline.schedule.kind() {
+        let groups = pipeline.schedule.groups.len();
+        let meshes: Vec<&Mesh> = pipeline.stages.iter().take(groups).map(|it| &it.plan.mesh).collect();
+        let stages = if meshes.windows(2).all(|it| it[0] == it[1]) {
+            [option("--stages", groups), option("--mesh", &first.plan.mesh)].concat()
+        } else {
+            let sizes: Vec<String> = meshes.iter().map(|it| autoparallel::mesh::sizes(it)).collect();
+            option("--stages", sizes.join(","))
+        };
+        let cut: Vec<String> = pipeline.stages.iter().map(|it| it.first_block.to_string()).collect();
+        let chunks = pipeline.schedule.chunks;
+        let chunks = if chunks > 1 { option("--chunks", chunks) } else { Vec::new() };
+        let order = [option("--schedule", kind.name()), chunks, option("--cut", cut.join(","))].concat();
+        let parts = [problem(model, &pipeline.machine, file), words(recipe), stages, order];
+        ways.push(Way { kept: "these stages, meshes and micro-batches", command: parts.concat() });
+    }
+    ways.extend(whole_cluster(recipe, model, &pipeline.machine, file));
+    ways
+}
+
+/// Stages, meshes, micro-batches, schedule and recomputation, all searched; of models that count examples by a
+/// dimension of the usual name.
+fn whole_cluster(
+    recipe: &Recipe,
+    model: &ModelFile,
+    machine: &MachineName,
+    file: Option<&str>,
+) -> Option<Way> {
+    const EXAMPLES: &str = "batch";
+    let (_, batch) = model.dims.iter().find(|(name, _)| name == EXAMPLES)?;
+    let dims = model.dims.iter().filter(|(name, _)| name != EXAMPLES).cloned().collect();
+    let model = ModelFile { dims, ..model.clone() };
+    let global = batch.checked_mul(recipe.micro_batches)?;
+    let recipe = words(&Recipe { micro_batches: 1, ..recipe.clone() });
+    let open = [option("--stages", "auto"), option("--global-batch", global)].concat();
+    let command = [problem(&model, machine, file), recipe, open].concat();
+    Some(Way {
+        kept: "nothing: stages, meshes, micro-batches, schedule and recomputation are searched",
+        command,
+    })
+}
+
+fn of_generation(generation: &Generation, file: Option<&str>) -> Vec<Way> {
+    let (decode, cache) = (&generation.decode, &generation.cache);
+    let tokens = |plan: &Plan| -> Option<Vec<u64>> {
+        let inputs = given::expected(&plan.graph);
+        inputs.iter().find(|(name, _)| *name == cache.tokens).map(|(_, type_)| type_.shape.clone())
+    };
+    let Some(batch) = tokens(decode).and_then(|it| it.first().copied()) else { return Vec::new() };
+    let prompt = generation.prefill.as_ref().and_then(|plan| tokens(plan)?.get(1).copied()).unwrap_or(1);
+    let asked = [("--batch", batch), ("--prompt", prompt), ("--context", cache.capacity)];
+    let asked = asked.map(|(name, number)| option(name, number)).concat();
+    // Sizes follow from these.
+    let model = ModelFile { dims: Vec::new(), ..decode.model.clone() };
+    let problem = [problem(&model, &decode.machine, file), option("--mode", "generate"), asked].concat();
+    let own = [problem.clone(), option("--mesh", &decode.mesh)].concat();
+    vec![
+        Way { kept: "this mesh", command: own },
+        Way { kept: "nothing: several meshes are tried", command: problem },
+    ]
+}
+
+/// What is planned for which machine.
+fn problem(model: &ModelFile, machine: &MachineName, file: Option<&str>) -> Vec<String> {
+    let (name, settings) = setting::parts(&machine.name);
+    let mut all = vec!["shardloom".to_owned(), "plan".to_owned(), model.path.clone()];
+    all.extend(option("--machine", file.unwrap_or(name)));
+    if file.is_some() {
+        all.extend(option("--devices", machine.devices));
+    }
+    all.extend(settings.into_iter().flat_map(|it| option("--set", it)));
+    all.extend(model.dims.iter().flat_map(|(name, size)| option("--dim", format!("{name}={size}"))));
+    all
+}
+
+fn pins(plan: &Plan) -> Vec<String> {
+    plan.pins.iter().flat_map(|it| option("--pin", it.text(&plan.mesh))).collect()
+}
+
+/// The options that a recipe comes of: what was decided of blocks is left open.
+fn words(recipe: &Recipe) -> Vec<String> {
+    let Recipe { loss, optimizer, precision, micro_batches, clip, no_decay, recompute: _, roles, spelled: _ } =
+        recipe;
+    let mut all = [option("--mode", "train"), option::<&Loss>("--loss", loss)].concat();
+    if *precision != Precision::File {
+        all.extend(option("--precision", precision));
+    }
+    let decay = match optimizer {
+        Optimizer::AdamW { beta1, beta2, epsilon, decay } => {
+            if (beta1.0, beta2.0) != (0.9, 0.999) {
+                all.extend(option("--betas", format!("{},{}", beta1.0, beta2.0)));
+            }
+            if epsilon.0 != 1e-8 {
+                all.extend(option("--epsilon", epsilon.0));
+            }
+            decay
+        }
+        Optimizer::Sgd { decay } => {
+            all.extend(option("--optimizer", "sgd"));
+            decay
+        }
+        Optimizer::Momentum { momentum, decay } => {
+            all.extend(option("--optimizer", "sgd-momentum"));
+            all.extend(option("--momentum", momentum.0));
+            decay
+        }
+    };
+    if decay.0 != 0.0 {
+        all.extend(option("--weight-decay", decay.0));
+    }
+    let NoDecay { names, vectors } = no_decay;
+    if *vectors {
+        all.extend(option("--no-decay", "vectors"));
+    }
+    all.extend(clip.iter().flat_map(|it| option("--clip", it)));
+    let Roles { frozen, trained, untied, constants: _, ties: _ } = roles;
+    let patterns = [("--no-decay", names), ("--freeze", frozen), ("--train", trained), ("--untie", untied)];
+    all.extend(patterns.into_iter().flat_map(|(name, all)| all.iter().flat_map(move |it| option(name, it))));
+    if *micro_batches > 1 {
+        all.extend(option("--microbatches", micro_batches));
+    }
+    all
+}
+
+fn option<T: ToString>(name: &str, value: T) -> Vec<String> {
+    vec![name.to_owned(), value.to_string()]
+}
+
+/// Words as a shell reads them.
+fn shell(words: &[String]) -> String {
+    let plain = |it: &String| {
+        !it.is_empty() && it.chars().all(|it| it.is_ascii_alphanumeric() || "-_./=,:+%@".contains(it))
+    };
+    let quoted =
+        |it: &String| if plain(it) { it.clone() } else { format!("'{}'", it.replace('\'', r"'\''")) };
+    words.iter().map(quoted).collect::<Vec<_>>().join(" ")
+}
+
+#[cfg(test)]
+mod tests {
+    use clap::Parser as _;
+
+    use super::*;
+    use crate::arguments::{Arguments, Command};
+
+    /// What is asked for comes back.
+    #[test]
+    fn words_of_a_recipe_give_that_recipe() {
+        let asked = [
+            "--loss out",
+            "--loss cross-entropy:logits,labels --precision bf16 --clip 0.5 --microbatches 8 --freeze a.* --untie b",
+            "--loss out --optimizer sgd --weight-decay 0.1 --no-decay vectors --no-decay 'h.*' --precision fp8",
+            "--loss out --optimizer sgd-momentum --momentum 0.3 --train wte --precision bf16-stochastic",
+            "--loss out --betas 0.8,0.95 --epsilon 1e-6 --precision fp32",
+        ];
+        let recipe = |words: Vec<String>| {
+            let plan = ["shardloom", "plan", "m.onnx", "--machine", "cpu-1x"].map(str::to_owned);
+            match Arguments::try_parse_from(plan.into_iter().chain(words)).unwrap().command {
+                Command::Plan(it) => it.recipe.recipe().unwrap().unwrap(),
+                other => panic!("{other:?}"),
+            }
+        };
+        for asked in asked {
+            let asked = format!("--mode train {}", asked.replace('\'', ""));
+            let first = recipe(asked.split(' ').map(str::to_owned).collect());
+            assert_eq!(recipe(words(&first)), first, "{asked}");
+        }
+    }
+
+    #[test]
+    fn words_are_quoted_where_a_shell_would_change_them() {
+        let words = ["a=2,b", "[a,-]", "it's", ""].map(str::to_owned);
+        assert_eq!(shell(&words), r"a=2,b '[a,-]' 'it'\''s' ''");
+    }
+}
