@@ -68,13 +68,16 @@ impl Build<'_> {
     /// before is out of date.
     pub(crate) fn settle_sums(&mut self) -> Result<(), LowerError> {
         let plan = self.plan;
+        let (mut states, mut settled) = (BTreeSet::new(), Vec::new());
         for (&Carried { state, next }, &copy) in carried(plan).iter().zip(&plan.carried) {
             if self.state_kind(state).is_some_and(StateKind::is_summed) {
                 let buffer = self.copy(state, Copy::Made)?;
-                self.copies.retain(|&(value, _), _| value != state);
-                self.copies.extend([((state, Copy::Made), buffer), ((next, copy), buffer)]);
+                states.insert(state);
+                settled.extend([((state, Copy::Made), buffer), ((next, copy), buffer)]);
             }
         }
+        self.copies.retain(|(value, _), _| !states.contains(value));
+        self.copies.extend(settled);
         Ok(())
     }
 }

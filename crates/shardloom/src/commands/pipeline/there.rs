@@ -61,9 +61,6 @@ pub(super) fn settled(
         let expected = arguments.runtime.and_then(of);
         (Settled { answer, led: led.cloned() }, expected)
     };
-    let (settled, expected) = there(ask(&pins, memory)?, None);
-    let Some(expected) = expected else { return Ok(settled) };
-    let ours = There { settled, expected };
     // Until it fits, with as much less memory as the framework holds more of it.
     let fitting = |mut best: There, pins: &Pins| -> Result<There, Failure> {
         for _ in 0..ROUNDS {
@@ -78,22 +75,58 @@ pub(super) fn settled(
         }
         Ok(best)
     };
-    let mut best = None;
-    if let Some(Led { pins, seconds, words }) = fastest(&ours.expected, &pins, examples)
-        && let Some(answer) = unless_refused(ask(&pins, memory))?
-        && let (settled, Some(expected)) = there(answer, Some(&words))
-    {
-        let led = fitting(There { settled, expected }, &pins)?;
-        if led.expected.fits && led.expected.time.total().0 <= (1.0 + NEAR) * seconds {
-            return Ok(ours.better(led).settled);
+    // The plan of what is fastest there of all setups, and whether it is as fast as that.
+    let led = |expected: &Expected| -> Result<Option<(There, bool)>, Failure> {
+        if let Some(Led { pins, seconds, words }) = fastest(expected, &pins, examples)
+            && let Some(answer) = unless_refused(ask(&pins, memory))?
+            && let (settled, Some(expected)) = there(answer, Some(&words))
+        {
+            let led = fitting(There { settled, expected }, &pins)?;
+            let near = led.expected.fits && led.expected.time.total().0 <= (1.0 + NEAR) * seconds;
+            return Ok(Some((led, near)));
         }
-        best = Some(led);
+        Ok(None)
+    };
+    // The framework's figures need a plan of the model, of any setup: a search of ours may take many times as long.
+    let first = match arguments.runtime {
+        Some(_) => unless_refused(ask(&any(&pins, cluster.devices()), Some(ENDLESS)))?,
+        None => None,
+    };
+    let mut best = match first.and_then(|answer| there(answer, None).1) {
+        Some(expected) => led(&expected)?,
+        None => None,
+    };
+    if let Some((led, true)) = best {
+        return Ok(led.settled);
     }
-    let ours = fitting(ours, &pins)?;
-    Ok(match best {
-        Some(best) => ours.better(best).settled,
-        None => ours.settled,
-    })
+    let (settled, expected) = there(ask(&pins, memory)?, None);
+    let Some(expected) = expected else { return Ok(settled) };
+    if best.is_none() {
+        best = led(&expected)?;
+    }
+    let ours = There { settled, expected };
+    match best {
+        Some((led, true)) => Ok(ours.better(led).settled),
+        Some((led, false)) => Ok(fitting(ours, &pins)?.better(led).settled),
+        None => Ok(fitting(ours, &pins)?.settled),
+    }
+}
+
+/// More memory than any device has (bytes).
+const ENDLESS: u64 = 1 << 50;
+
+/// One setup that a model is planned with quickly: examples are split over all devices, and nothing else is.
+fn any(pins: &Pins, devices: u64) -> Pins {
+    Pins {
+        groups: Some(1),
+        tensor: Some(1),
+        context: Some(1),
+        data: Some(devices),
+        micro_batches: Some(1),
+        recompute: Some(Recompute::Full),
+        limits: pins.limits.clone(),
+        ..Pins::default()
+    }
 }
 
 /// An answer; nothing where there is none with what is asked.
