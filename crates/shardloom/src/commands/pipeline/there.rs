@@ -76,8 +76,8 @@ pub(super) fn settled(
         Ok(best)
     };
     // The plan of what is fastest there of all setups, and whether it is as fast as that.
-    let led = |expected: &Expected| -> Result<Option<(There, bool)>, Failure> {
-        if let Some(Led { pins, seconds, words }) = fastest(expected, &pins, examples)
+    let led = |found: Option<Led>| -> Result<Option<(There, bool)>, Failure> {
+        if let Some(Led { pins, seconds, words }) = found
             && let Some(answer) = unless_refused(ask(&pins, memory))?
             && let (settled, Some(expected)) = there(answer, Some(&words))
         {
@@ -93,7 +93,7 @@ pub(super) fn settled(
         None => None,
     };
     let mut best = match first.and_then(|answer| there(answer, None).1) {
-        Some(expected) => led(&expected)?,
+        Some(expected) => led(fastest(&expected, &pins, examples))?,
         None => None,
     };
     if let Some((led, true)) = best {
@@ -102,7 +102,7 @@ pub(super) fn settled(
     let (settled, expected) = there(ask(&pins, memory)?, None);
     let Some(expected) = expected else { return Ok(settled) };
     if best.is_none() {
-        best = led(&expected)?;
+        best = led(fastest(&expected, &pins, examples).filter(|it| it.is_below(&expected)))?;
     }
     let ours = There { settled, expected };
     match best {
@@ -147,8 +147,16 @@ struct Led {
     words: String,
 }
 
-/// Pins to what is fastest of the setups that a framework runs, by its figures; nothing where what there is takes as
-/// little, but for what these figures are off by, or nothing fits that is allowed.
+impl Led {
+    /// Whether it takes less than what there is, by more than what these figures are off by.
+    fn is_below(&self, there: &Expected) -> bool {
+        let (now, off) = (there.time.total().0, there.error.unwrap_or(0.0) / 100.0);
+        !there.fits || self.seconds <= now * (1.0 - off)
+    }
+}
+
+/// Pins to what is fastest of the setups that a framework runs, by its figures; nothing where nothing fits that is
+/// allowed.
 fn fastest(expected: &Expected, pins: &Pins, examples: u64) -> Option<Led> {
     let devices = expected.setup.devices();
     let decisions = |it: &Choice| {
@@ -189,10 +197,6 @@ fn fastest(expected: &Expected, pins: &Pins, examples: u64) -> Option<Led> {
     };
     let best = expected.fastest(&allowed).ok()?;
     let found = best.found?;
-    let (now, off) = (expected.time.total().0, expected.error.unwrap_or(0.0) / 100.0);
-    if expected.fits && found.seconds > now * (1.0 - off) {
-        return None;
-    }
     let words = format!(
         "of {} setups that {} runs, by its figures ({} with equal stages)",
         best.setups,
