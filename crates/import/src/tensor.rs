@@ -9,7 +9,7 @@ use crate::proto::TensorProto;
 
 /// The largest number of elements that a value may have: sizes and offsets stay far from
 /// overflow.
-const MOST_ELEMENTS: u64 = 1 << 48;
+const MOST_ELEMENTS: u64 = 1 << 54;
 
 /// Where the data of a tensor are.
 #[derive(Clone, Debug, PartialEq, Eq)]

@@ -73,24 +73,22 @@ class Mixture(nn.Module):
 
     def __init__(self) -> None:
         super().__init__()
-        self.gate = linear(HIDDEN, EXPERTS)
-        self.experts = Stack()
+        self.gate, self.up, self.down = linear(HIDDEN, EXPERTS), Each(HIDDEN, UNITS), Each(UNITS, HIDDEN)
 
     def forward(self, x: torch.Tensor) -> torch.Tensor:
         weights = functional.softmax(self.gate(x), dim=-1).permute(2, 0, 1).unsqueeze(-1)
-        return (self.experts(x) * weights).sum(0)
+        return (self.down(functional.silu(self.up(x))) * weights).sum(0)
 
 
-class Stack(nn.Module):
-    """What each expert makes of each token."""
+class Each(nn.Module):
+    """A linear layer of each expert."""
 
-    def __init__(self) -> None:
+    def __init__(self, inputs: int, outputs: int) -> None:
         super().__init__()
-        self.up = nn.Parameter(torch.randn(EXPERTS, 1, HIDDEN, UNITS) * 0.1)
-        self.down = nn.Parameter(torch.randn(EXPERTS, 1, UNITS, HIDDEN) * 0.1)
+        self.weight = nn.Parameter(torch.randn(EXPERTS, 1, inputs, outputs) * 0.1)
 
     def forward(self, x: torch.Tensor) -> torch.Tensor:
-        return functional.silu(x @ self.up) @ self.down
+        return x @ self.weight
 
 
 class Layer(nn.Module):
@@ -131,6 +129,28 @@ def data() -> tuple[torch.Tensor, torch.Tensor]:
     return tuple(torch.randint(0, VOCABULARY, shape, generator=numbers) for _ in range(2))
 
 
+def prepare(kind: str, pins: dict[str, str], folder: Path) -> None:
+    """A plan of a model, its export, and what a step of Shardloom's programs makes of the parameters."""
+    folder.mkdir()
+    file, plan = folder / "model.onnx", folder / "plan.json"
+    tokens, labels = data()
+    # Optimised graphs have other parameters than the module: they are transposed.
+    torch.onnx.export(
+        model(kind).eval(), (tokens,), file, input_names=["input_ids"], output_names=["logits"], dynamo=True,
+        optimize=False, verbose=False,
+    )  # fmt: skip
+    pinned = [word for name, partition in pins.items() for word in ("--pin", f"{name}={partition}")]
+    command(
+        "plan", file, "-o", plan, "--machine", "cpu-4x", "--mesh", "data=2,model=2", "--in-time", "never", "--mode",
+        "train", "--loss", "cross-entropy:logits,labels", "--optimizer", "sgd", *pinned,
+    )  # fmt: skip
+    command("export", plan, "--to", "dtensor", "-o", folder)
+    # A step of a rate of 1 takes the gradient off.
+    np.savez(folder / "data.npz", input_ids=tokens.numpy(), labels=labels.numpy())
+    weights = folder / "weights.safetensors"
+    command("train", plan, "--data", folder / "data.npz", "--steps", 1, "--lr", 1, "--weights", weights)
+
+
 def loss_of(decoder: Decoder) -> torch.Tensor:
     tokens, labels = data()
     scores = decoder(tokens)
@@ -146,7 +166,6 @@ def rank(kind: str, folder: Path) -> None:
     from torch.distributed.tensor.experimental import implicit_replication
 
     torch.set_num_threads(1)
-    torch.distributed.init_process_group("gloo")
     placements = str(folder / "placements.json")
     mesh = shardloom_dtensor.stage_mesh(placements)
     decoder = shardloom_dtensor.distribute(model(kind), mesh, placements)
@@ -159,7 +178,6 @@ def rank(kind: str, folder: Path) -> None:
     gradients = {name: it.grad.full_tensor() for name, it in names.items()}
     if torch.distributed.get_rank() == 0:
         torch.save({"loss": loss.item(), "gradients": gradients, "split": split}, folder / "found.pt")
-    torch.distributed.destroy_process_group()
 
 
 def read(path: Path) -> dict[str, torch.Tensor]:
@@ -180,60 +198,60 @@ def command(*arguments: object) -> None:
     assert done.returncode == 0, done.stderr
 
 
+# Models, how their products are split, and the parameters of a layer that devices have parts of.
+KINDS = {
+    "gated": (
+        {"*.gate_proj": COLUMNS, "*.up_proj": COLUMNS, "*.down_proj": ROWS},
+        ["mlp.gate_proj.weight", "mlp.up_proj.weight", "mlp.down_proj.weight"],
+    ),
+    # The first product has its loops in another order than the second.
+    "mixture": ({"*.mlp.up": "[data,-,model,-,-]", "*.mlp.down": "[model,data,-,-,-]"}, ["mlp.up.weight", "mlp.down.weight"]),
+}  # fmt: skip
+
+
 class Executed(unittest.TestCase):
-    def tried(self, kind: str, pins: dict[str, str], split: list[str]) -> None:
+    """What four processes find, which do the steps of all models one after another."""
+
+    @classmethod
+    def setUpClass(cls) -> None:
         holder = tempfile.TemporaryDirectory()
-        self.addCleanup(holder.cleanup)
-        folder = Path(holder.name)
-        file, plan = folder / "model.onnx", folder / "plan.json"
-        decoder, (tokens, labels) = model(kind), data()
-        # Optimised graphs have other parameters than the module: they are transposed.
-        torch.onnx.export(
-            decoder.eval(), (tokens,), file, input_names=["input_ids"], output_names=["logits"], dynamo=True,
-            optimize=False, verbose=False,
-        )  # fmt: skip
-        pinned = [word for name, partition in pins.items() for word in ("--pin", f"{name}={partition}")]
-        command(
-            "plan", file, "-o", plan, "--machine", "cpu-4x", "--mesh", "data=2,model=2", "--in-time", "never", "--mode",
-            "train", "--loss", "cross-entropy:logits,labels", "--optimizer", "sgd", *pinned,
-        )  # fmt: skip
-        command("export", plan, "--to", "dtensor", "-o", folder)
-        # Ours: a step of a rate of 1 takes the gradient off.
-        np.savez(folder / "data.npz", input_ids=tokens.numpy(), labels=labels.numpy())
-        weights = folder / "weights.safetensors"
-        command("train", plan, "--data", folder / "data.npz", "--steps", 1, "--lr", 1, "--weights", weights)
-        after = read(weights)
-        whole = loss_of(decoder)
-        whole.backward()
-        expected = {name: it.grad for name, it in decoder.named_parameters()}
-        own = {name: it.detach() - after[name] for name, it in decoder.named_parameters()}
+        cls.addClassCleanup(holder.cleanup)
+        cls.folder = Path(holder.name)
+        for kind, (pins, _) in KINDS.items():
+            prepare(kind, {**ATTENTION, **pins}, cls.folder / kind)
+        place = {"WORLD_SIZE": str(RANKS), "MASTER_ADDR": "127.0.0.1", "MASTER_PORT": str(29400 + os.getpid() % 1000)}
         processes = [
-            subprocess.Popen(
-                [sys.executable, __file__, kind, str(folder)],
-                env={**os.environ, "RANK": str(it), "WORLD_SIZE": str(RANKS), "MASTER_ADDR": "127.0.0.1",
-                     "MASTER_PORT": str(29400 + os.getpid() % 1000)},
-            )  # fmt: skip
+            subprocess.Popen([sys.executable, __file__, str(cls.folder)], env={**os.environ, **place, "RANK": str(it)})
             for it in range(RANKS)
         ]
-        self.assertEqual([it.wait(120) for it in processes], [0] * RANKS)
-        found = torch.load(folder / "found.pt")
+        ended = [it.wait(300) for it in processes]
+        assert ended == [0] * RANKS, ended
+
+    def tried(self, kind: str) -> None:
+        decoder, after = model(kind), read(self.folder / kind / "weights.safetensors")
+        whole = loss_of(decoder)
+        whole.backward()
+        found = torch.load(self.folder / kind / "found.pt")
         self.assertAlmostEqual(found["loss"], whole.item(), places=5)
-        parts = [f"self_attn.{name}_proj.weight" for name in "kovq"]
-        expected_split = sorted(f"layers.{layer}.{it}" for layer in range(LAYERS) for it in [*parts, *split])
-        self.assertEqual(found["split"], expected_split)
+        parts = [*(f"self_attn.{name}_proj.weight" for name in "qkvo"), *KINDS[kind][1]]
+        self.assertEqual(found["split"], sorted(f"layers.{layer}.{it}" for layer in range(LAYERS) for it in parts))
+        expected = dict(decoder.named_parameters())
         self.assertEqual(sorted(found["gradients"]), sorted(expected))
-        for name, gradient in expected.items():
+        for name, parameter in expected.items():
+            gradient, before = parameter.grad, parameter.detach()
             largest = gradient.abs().max()
             self.assertLess((found["gradients"][name] - gradient).abs().max(), 1e-4 * largest, name)
-            self.assertLess((own[name] - gradient).abs().max(), 1e-3 * largest, name)
+            self.assertLess((before - after[name] - gradient).abs().max(), 1e-3 * largest, name)
 
     def test_a_llama(self) -> None:
-        self.tried("gated", {**ATTENTION, "*.gate_proj": COLUMNS, "*.up_proj": COLUMNS, "*.down_proj": ROWS},
-                   [f"mlp.{name}_proj.weight" for name in ("down", "gate", "up")])
+        self.tried("gated")
 
     def test_experts(self) -> None:
-        self.tried("mixture", {**ATTENTION, "*.mlp.experts": "[model,data,-,-,-]"}, ["mlp.experts.down", "mlp.experts.up"])
+        self.tried("mixture")
 
 
-if __name__ == "__main__" and len(sys.argv) == 3:
-    rank(sys.argv[1], Path(sys.argv[2]))
+if __name__ == "__main__":
+    torch.distributed.init_process_group("gloo")
+    for each in KINDS:
+        rank(each, Path(sys.argv[1]) / each)
+    torch.distributed.destroy_process_group()

@@ -2,6 +2,7 @@
 
 use ::export::Job;
 use ::plan::Recompute;
+use ::schedule::Kind;
 use ::score::space::Choice;
 use ::score::told::Expected;
 use autoparallel::cluster::{Answer, Pins};
@@ -89,7 +90,7 @@ pub(super) fn settled(
     };
     // The framework's figures need a plan of the model, of any setup: a search of ours may take many times as long.
     let first = match arguments.runtime {
-        Some(_) => unless_refused(ask(&any(&pins, cluster.devices()), Some(ENDLESS)))?,
+        Some(_) => unless_refused(ask(&any(&pins, cluster.devices(), examples), Some(ENDLESS)))?,
         None => None,
     };
     let mut best = match first.and_then(|answer| there(answer, None).1) {
@@ -115,15 +116,24 @@ pub(super) fn settled(
 /// More memory than any device has (bytes).
 const ENDLESS: u64 = 1 << 50;
 
-/// One setup that a model is planned with quickly: examples are split over all devices, and nothing else is.
-fn any(pins: &Pins, devices: u64) -> Pins {
+/// How many devices share the examples of a micro-batch at most, where any setup will do: graphs of more examples have
+/// more numbers than can be counted.
+const SHARING: u64 = 256;
+
+/// One setup that a model is planned with quickly: each device has the whole model, and an example of a micro-batch or
+/// a part of one.
+fn any(pins: &Pins, devices: u64, examples: u64) -> Pins {
+    let context = devices.div_ceil(SHARING);
+    let data = devices / context;
     Pins {
         groups: Some(1),
         tensor: Some(1),
-        context: Some(1),
-        data: Some(devices),
-        micro_batches: Some(1),
+        context: Some(context),
+        data: Some(data),
+        micro_batches: Some((examples / data).max(1)),
         recompute: Some(Recompute::Full),
+        schedule: Some(Kind::OneForwardOneBackward),
+        chunks: Some(1),
         limits: pins.limits.clone(),
         ..Pins::default()
     }
