@@ -4,7 +4,7 @@ use ::plan::json::Content;
 use ::plan::{Generation, Loss, MachineName, ModelFile, NoDecay, Pipeline, Plan, Precision, Recipe, Roles};
 use cost_models::machine::setting;
 use files::given;
-use planner_ir::{Mesh, Optimizer};
+use planner_ir::{Mesh, Optimizer, Real};
 use serde_json::{Value, json};
 
 /// A way to plan again: what is kept of the plan, and the words of a shell.
@@ -144,10 +144,10 @@ fn words(recipe: &Recipe) -> Vec<String> {
     }
     let decay = match optimizer {
         Optimizer::AdamW { beta1, beta2, epsilon, decay } => {
-            if (beta1.0, beta2.0) != (0.9, 0.999) {
+            if (*beta1, *beta2) != (Real(0.9), Real(0.999)) {
                 all.extend(option("--betas", format!("{},{}", beta1.0, beta2.0)));
             }
-            if epsilon.0 != 1e-8 {
+            if *epsilon != Real(1e-8) {
                 all.extend(option("--epsilon", epsilon.0));
             }
             decay
@@ -162,7 +162,7 @@ fn words(recipe: &Recipe) -> Vec<String> {
             decay
         }
     };
-    if decay.0 != 0.0 {
+    if *decay != Real(0.0) {
         all.extend(option("--weight-decay", decay.0));
     }
     let NoDecay { names, vectors } = no_decay;
