@@ -139,11 +139,12 @@ fn any(pins: &Pins, devices: u64, examples: u64) -> Pins {
     }
 }
 
-/// An answer; nothing where there is none with what is asked.
+/// An answer; nothing where there is none with what is asked, or that is no setup of ours. What a user asks for wrongly
+/// is said where our own search is asked.
 fn unless_refused(answer: Result<Answer, Failure>) -> Result<Option<Answer>, Failure> {
     match answer {
         Ok(answer) => Ok(Some(answer)),
-        Err(Failure::Input(_)) => Ok(None),
+        Err(Failure::Input(_) | Failure::Usage(_)) => Ok(None),
         Err(failure) => Err(failure),
     }
 }
