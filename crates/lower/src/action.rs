@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use kernels::Span;
-use planner_ir::{NodeId, Op, ValueId};
+use planner_ir::{NodeId, Op, Piece, ValueId};
 
 use crate::storage::BufferId;
 use crate::strided::Strided;
@@ -267,6 +267,38 @@ impl CollectiveKind {
             Self::Broadcast(root) | Self::Reduce(root) => Some(root),
             _ => None,
         }
+    }
+}
+
+impl Block {
+    /// The block of a value of that shape that has these pieces. Kernels are told where it lies in positional
+    /// dimensions, where it is contiguous or in stripes; in others it may be anything, and starts at 0.
+    pub(crate) fn of(buffer: BufferId, pieces: &[Vec<Piece>], shape: &[u64], positional: &[bool]) -> Self {
+        if pieces.iter().flatten().all(|piece| piece.index.is_none_or(|_| piece.size == 1)) {
+            return Self { buffer, spans: Vec::new() };
+        }
+        let dims = pieces.iter().zip(shape).zip(positional);
+        let spans = dims.map(
+            |((pieces, &extent), &positional)| {
+                if positional { span(pieces, extent) } else { Span::contiguous(extent, 0) }
+            },
+        );
+        Self { buffer, spans: spans.collect() }
+    }
+}
+
+/// Where a block of these pieces lies: of stripes if some of its factors stands before others.
+fn span(pieces: &[Piece], extent: u64) -> Span {
+    let start = pieces.iter().fold(0, |start, it| start * it.size + it.index.unwrap_or(0));
+    let outer = pieces.len().saturating_sub(1);
+    match pieces[..outer].iter().position(|it| it.index.is_none() && it.size > 1) {
+        None => Span::contiguous(extent, start),
+        Some(free) => Span {
+            extent,
+            start,
+            run: pieces[outer].size,
+            stride: pieces[free + 1..].iter().map(|it| it.size).product(),
+        },
     }
 }
 

@@ -5,9 +5,8 @@ mod crossing; // what a stage of a pipeline sends and receives
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
-use kernels::Span;
 use plan::{Copy, Plan};
-use planner_ir::{AxisId, Layout, NodeId, Phase, Piece, Source, StateKind, Type, ValueId};
+use planner_ir::{AxisId, Layout, NodeId, Phase, Source, StateKind, Type, ValueId};
 
 use crate::action::{Action, Block, Collective, CommunicatorId, Compute, Copied, Direction, Message, Origin};
 use crate::ends::Ends;
@@ -467,42 +466,12 @@ impl Build<'_> {
     ) -> Block {
         let shape = &self.plan.graph.type_of(value).shape;
         let pieces = layout.pieces(&self.plan.mesh, self.program.rank, shape);
-        block(buffer, &pieces, shape, positional)
+        Block::of(buffer, &pieces, shape, positional)
     }
 
     fn port(&self, name: &str, value: ValueId, layout: &Layout, buffer: BufferId) -> Port {
         let type_ = self.plan.graph.type_of(value).clone();
         let pieces = layout.pieces(&self.plan.mesh, self.program.rank, &type_.shape);
         Port { name: name.to_owned(), value, type_, pieces, buffer }
-    }
-}
-
-/// The block of a value of that shape that has these pieces. Kernels are told where it lies in positional
-/// dimensions, where it is contiguous or in stripes; in others it may be anything, and starts at 0.
-pub(crate) fn block(buffer: BufferId, pieces: &[Vec<Piece>], shape: &[u64], positional: &[bool]) -> Block {
-    if pieces.iter().flatten().all(|piece| piece.index.is_none_or(|_| piece.size == 1)) {
-        return Block { buffer, spans: Vec::new() };
-    }
-    let dims = pieces.iter().zip(shape).zip(positional);
-    let spans = dims.map(
-        |((pieces, &extent), &positional)| {
-            if positional { span(pieces, extent) } else { Span::contiguous(extent, 0) }
-        },
-    );
-    Block { buffer, spans: spans.collect() }
-}
-
-/// Where a block of these pieces lies: of stripes if some of its factors stands before others.
-fn span(pieces: &[Piece], extent: u64) -> Span {
-    let start = pieces.iter().fold(0, |start, it| start * it.size + it.index.unwrap_or(0));
-    let outer = pieces.len().saturating_sub(1);
-    match pieces[..outer].iter().position(|it| it.index.is_none() && it.size > 1) {
-        None => Span::contiguous(extent, start),
-        Some(free) => Span {
-            extent,
-            start,
-            run: pieces[outer].size,
-            stride: pieces[free + 1..].iter().map(|it| it.size).product(),
-        },
     }
 }

@@ -21,7 +21,7 @@ use plan::Copy;
 use planner_ir::{AxisId, Binary, LoopId, Motion, NodeId, Op, Piece, Slots, Type, ValueId};
 
 use crate::action::{Action, Block, CollectiveKind, Compute, Copied, Direction, Moving, Origin};
-use crate::build::{Build, block};
+use crate::build::Build;
 use crate::exchange::{Between, How};
 use crate::facts::{Computed, InTime};
 use crate::program::{Program, Stream};
@@ -484,7 +484,7 @@ fn typed(held: &Held, factors: &[Factors], number: impl Fn(&(Piece, AtRest)) -> 
 fn block_of(held: &Held, factors: &[Factors], buffer: BufferId) -> Block {
     let pieces: Vec<Vec<Piece>> =
         factors.iter().map(|factors| factors.iter().map(|it| it.0).collect()).collect();
-    block(buffer, &pieces, &held.type_.shape, held.positional)
+    Block::of(buffer, &pieces, &held.type_.shape, held.positional)
 }
 
 /// The copy of the block of a step from what is at rest.

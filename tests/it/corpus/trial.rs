@@ -6,7 +6,7 @@ use cost_models::machine::{Machine, json, shipped};
 use driver::pipeline::{self, Target};
 use lower::{Moving, Origin};
 use plan::{Assignment, Copy, Holding, Plan};
-use planner_ir::Mesh;
+use planner_ir::{Mesh, NodeId, Route};
 use search::{Prices, Request};
 
 use super::cases::{Subject, difference};
@@ -142,6 +142,13 @@ pub(crate) fn check_bytes(plan: &Plan, received: &[(Origin, u64)]) -> Result<(),
         let Assignment::Computed { bytes, .. } = assignment else { continue };
         let things = bytes.iter().enumerate().filter(|(_, bytes)| **bytes > 0);
         moving.extend(things.map(|(thing, bytes)| ((node.0, thing), bytes * plan.graph.runs(node))));
+        // Which rows go where is not known to a plan.
+        for (thing, most) in rows(plan, node) {
+            if between_steps.remove(&(node.0, thing)).is_some_and(|it| it > most * plan.graph.runs(node)) {
+                return Err(format!("more than {most} bytes of all rows of thing {thing} of {}", node.0));
+            }
+            moving.remove(&(node.0, thing));
+        }
     }
     if between_steps != moving {
         return Err(format!("received {between_steps:?} between steps, expected {moving:?}"));
@@ -161,4 +168,19 @@ pub(crate) fn check_bytes(plan: &Plan, received: &[(Origin, u64)]) -> Result<(),
         }
     }
     if found == expected { Ok(()) } else { Err(format!("received {found:?}, expected {expected:?}")) }
+}
+
+/// The operands and then results of an operation whose rows are routed, and what all devices together receive at
+/// most (bytes).
+fn rows(plan: &Plan, node: NodeId) -> Vec<(usize, u64)> {
+    let Assignment::Computed { partition, .. } = &plan.assignments[node.0] else { return vec![] };
+    let it = plan.graph.node(node);
+    let (operands, results) = (plan.graph.types_of(&it.operands), plan.graph.types_of(&it.results));
+    let loops = it.op.loops(&operands, &results);
+    let group = partition.routed_group();
+    let taken = operands.iter().enumerate().map(|(at, type_)| partition.operand_block(&loops, at, type_));
+    let made = results.iter().enumerate().map(|(at, type_)| partition.result_block(&loops, at, type_));
+    let all = loops.operands.iter().chain(&loops.results).zip(taken.chain(made)).enumerate();
+    let are_routed = all.filter(|(_, (dims, _))| partition.route(&loops, dims) == Route::Rows);
+    are_routed.map(|(at, (_, it))| (at, plan.mesh.devices() * (it.bytes() / group * (group - 1)))).collect()
 }
