@@ -81,9 +81,7 @@ impl Partition {
         }
         Ok(())
     }
-}
 
-impl Partition {
     /// Whether blocks move while the operation is done: in time steps, or routed.
     pub fn moves(&self) -> bool {
         self.steps > 1 || !self.routed.is_empty()
