@@ -13,8 +13,8 @@ use kernels::Array;
 use lower::{Action, CollectiveKind};
 use plan::{Holding, ModelFile, Plan};
 use planner_ir::{
-    AxisId, Contract, DType, Digit, Label, Layout, Mesh, Move, Op, Source, Type, ValueId, parse_layout,
-    parse_partition,
+    AxisId, Contract, DType, Digit, Label, Layout, Mesh, Move, Op, Source, Type, Unary, ValueId,
+    parse_layout, parse_partition,
 };
 
 use super::gpus::{expect_done, launched};
@@ -97,6 +97,17 @@ fn by_hand() -> Plan {
     it.output("gradient", gradient, "[-,-]", None);
     let narrow = it.product(OF_WEIGHT, [left, right], "[a,-,-]", None);
     it.output("narrow", narrow, "[-,-]", None);
+    // Rows that go to their experts, and what is made of them back.
+    let [tokens, gates] = [("tokens", "[a.b,-]"), ("gates", "[a.b,-]")]
+        .map(|(name, layout)| it.input(name, DType::F32, layout));
+    let [up, down] = ["experts_up", "experts_down"].map(|name| {
+        let dims = it.layout("[a.b,-,-]").dims;
+        it.0.input(name, Type::new(DType::F32, [SIZE; 3]), dims)
+    });
+    let experts = Op::Experts { activation: Unary::Relu, limit: None, active: SIZE };
+    let routed = parse_partition(&mesh, "[-,a.b,-,-,-] routes a.b").unwrap();
+    let of_experts = it.0.node(experts, &[tokens, gates, up, down], routed)[0];
+    it.output("of_experts", of_experts, "[a.b,-]", None);
     // A type of which NCCL knows nothing.
     let split = parse_partition(&mesh, "[a,b]").unwrap();
     let truth = it.0.node(Op::Cast(DType::Bool), &[hidden], split)[0];
@@ -173,6 +184,8 @@ fn gpus_of_processes_exchange_in_every_way() {
         CollectiveKind::AllReduce,
         CollectiveKind::AllToAll,
         CollectiveKind::Broadcast(0),
+        CollectiveKind::Combine,
+        CollectiveKind::Dispatch,
         CollectiveKind::Reduce(0),
         CollectiveKind::ReduceScatter,
     ];
