@@ -102,6 +102,13 @@ pub struct Routing {
     pub used: u64,
 }
 
+impl Routing {
+    /// The dimension of rows of a value with these dimensions, if it has one.
+    pub fn dim_of_rows(&self, dims: &[Vec<LoopId>]) -> Option<usize> {
+        dims.iter().position(|dim| dim.contains(&self.rows))
+    }
+}
+
 impl Loops {
     /// The loop of that number.
     ///

@@ -32,7 +32,7 @@ impl Routed {
 
     /// The dimension of rows of a value with these dimensions.
     pub(crate) fn rows(&self, dims: &[Vec<LoopId>]) -> usize {
-        dims.iter().position(|dim| dim.contains(&self.routing.rows)).unwrap_or(0)
+        self.routing.dim_of_rows(dims).unwrap_or(0)
     }
 
     /// The copies before and after an exchange of gates in a layout at rest: to where the parts are, or back.

@@ -1,6 +1,6 @@
 //! What moves while an operation is done: between the steps of a partition in time, or with rows that are routed.
 
-use planner_ir::{Graph, LoopId, Loops, Mesh, Motion, NodeId, Partition, Route, Type, ValueId};
+use planner_ir::{Graph, Loops, Mesh, Motion, NodeId, Partition, Route, Type, ValueId};
 
 use crate::plan::{Assignment, Plan};
 
@@ -34,19 +34,15 @@ pub fn bytes_of_steps(
     }
     if partition.steps == 1 {
         let group = partition.routed_group();
-        let received = |(dims, block): (&Vec<Vec<LoopId>>, Type)| {
+        let received = |(route, block): (Route, Type)| {
             let others = block.bytes() / group * (group - 1);
-            mesh.devices().saturating_mul(match partition.route(loops, dims) {
+            mesh.devices().saturating_mul(match route {
                 Route::Stays => 0,
                 Route::Rows => partition.routed_of(loops, others),
                 Route::Gates => others,
             })
         };
-        let operands =
-            operands.iter().enumerate().map(|(it, type_)| partition.operand_block(loops, it, type_));
-        let results = results.iter().enumerate().map(|(it, type_)| partition.result_block(loops, it, type_));
-        let dims = loops.operands.iter().chain(&loops.results);
-        return dims.zip(operands.chain(results)).map(received).collect();
+        return partition.routes(loops, operands, results).into_iter().map(received).collect();
     }
     let operand = |(index, type_): (usize, &Type)| {
         let block = partition.operand(loops, index).local_bytes(type_);

@@ -1,26 +1,21 @@
 //! What is there while blocks or rows move, besides what an operation is given and makes.
 
-use planner_ir::{Graph, LoopId, Motion, Node, Partition, Route, Slots, Type, ValueId, chunks};
+use planner_ir::{Graph, Motion, Node, Partition, Route, Slots, Type, ValueId, chunks};
 
 /// What is there besides while an operation is done in time steps (bytes): the blocks that are
 /// on their way and those that are worked on, sums and their addends. Where rows are routed there is room for
 /// all that might come, for what is made of them, and for gates as they come and go.
 pub(crate) fn slots(graph: &Graph, node: &Node, partition: &Partition) -> u64 {
-    let loops = node.op.loops(&graph.types_of(&node.operands), &graph.types_of(&node.results));
+    let (operands, results) = (graph.types_of(&node.operands), graph.types_of(&node.results));
+    let loops = node.op.loops(&operands, &results);
     if partition.steps == 1 {
-        let met = |dims: &[Vec<LoopId>], block: Type| match partition.route(&loops, dims) {
+        let routes = partition.routes(&loops, &operands, &results).into_iter();
+        let held = routes.map(|(route, block)| match route {
             Route::Stays => 0,
             Route::Rows => block.bytes(),
             Route::Gates => 3 * block.bytes(),
-        };
-        let operand = |(it, &value): (usize, &ValueId)| {
-            met(&loops.operands[it], partition.operand_block(&loops, it, graph.type_of(value)))
-        };
-        let result = |(it, &value): (usize, &ValueId)| {
-            met(&loops.results[it], partition.result_block(&loops, it, graph.type_of(value)))
-        };
-        let operands: u64 = node.operands.iter().enumerate().map(operand).sum();
-        return operands + node.results.iter().enumerate().map(result).sum::<u64>();
+        });
+        return held.sum();
     }
     let ways = partition.ways.count();
     // What goes both ways is cut out of what is at rest before it does; what does not comes from there

@@ -8,6 +8,7 @@
 //! What says which row uses which part (gates) is at rest with the rows, and goes to where the parts are.
 
 use super::{Partition, PartitionError};
+use crate::data::Type;
 use crate::layout::{Digit, check_digits};
 use crate::loops::{LoopId, Loops, Routing};
 use crate::mesh::{AxisId, Mesh};
@@ -44,6 +45,15 @@ impl Partition {
             }
             _ => Route::Stays,
         }
+    }
+
+    /// How each operand and then each result goes, and the type of what a device has of it where it is used or made:
+    /// of rows, all of a group.
+    pub fn routes(&self, loops: &Loops, operands: &[Type], results: &[Type]) -> Vec<(Route, Type)> {
+        let taken = operands.iter().enumerate().map(|(it, type_)| self.operand_block(loops, it, type_));
+        let made = results.iter().enumerate().map(|(it, type_)| self.result_block(loops, it, type_));
+        let all = loops.operands.iter().chain(&loops.results).zip(taken.chain(made));
+        all.map(|(dims, block)| (self.route(loops, dims), block)).collect()
     }
 
     /// The digits of a loop in a value with these dimensions, at rest.

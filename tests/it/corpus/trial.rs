@@ -178,9 +178,7 @@ fn rows(plan: &Plan, node: NodeId) -> Vec<(usize, u64)> {
     let (operands, results) = (plan.graph.types_of(&it.operands), plan.graph.types_of(&it.results));
     let loops = it.op.loops(&operands, &results);
     let group = partition.routed_group();
-    let taken = operands.iter().enumerate().map(|(at, type_)| partition.operand_block(&loops, at, type_));
-    let made = results.iter().enumerate().map(|(at, type_)| partition.result_block(&loops, at, type_));
-    let all = loops.operands.iter().chain(&loops.results).zip(taken.chain(made)).enumerate();
-    let are_routed = all.filter(|(_, (dims, _))| partition.route(&loops, dims) == Route::Rows);
-    are_routed.map(|(at, (_, it))| (at, plan.mesh.devices() * (it.bytes() / group * (group - 1)))).collect()
+    let all = partition.routes(&loops, &operands, &results).into_iter().enumerate();
+    let rows = all.filter(|(_, (route, _))| *route == Route::Rows);
+    rows.map(|(at, (_, it))| (at, plan.mesh.devices() * (it.bytes() / group * (group - 1)))).collect()
 }

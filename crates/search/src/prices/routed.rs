@@ -49,9 +49,7 @@ impl MachinePrices<'_> {
             Route::Rows => {
                 let moved = Bytes(partition.routed_of(loops, held.0));
                 let sent = self.slowest(&axes, |it| collective::routed(self.machine, it, moved));
-                let rows = loops.routed.map(|it| it.rows);
-                let dim =
-                    dims.iter().position(|dim| rows.is_some_and(|rows| dim.contains(&rows))).unwrap_or(0);
+                let dim = loops.routed.and_then(|it| it.dim_of_rows(dims)).unwrap_or(0);
                 let back = Move::ReduceScatter { dim, digits: partition.routed.clone() };
                 let [packed, _] = packs(&back, met, met, type_);
                 sent + if packed { self.copy(held) } else { 0.0 }
