@@ -196,6 +196,10 @@ struct Walk {
     budget: i64,
     /// Until which operation each exchange has to be over.
     needed: Vec<usize>,
+    /// The first exchange that computing waits for and each operation leads to; the end of the stretch if there is none.
+    leads: Vec<usize>,
+    /// What of operations before each exchange has room beside it and those that it leads to (seconds).
+    beside: Vec<f64>,
     /// What is still to be computed.
     remaining: Remaining,
     /// The longest of each clock (seconds).
@@ -236,6 +240,8 @@ impl Walk {
         (0..count).for_each(|it| longest[lanes[it]] = longest[lanes[it]].max(seconds[it]));
         let left: Vec<usize> = depends.before.iter().map(Vec::len).collect();
         let needed = needed::needed(&depends, &exchanges);
+        let leads = needed::leads(&depends, &needed, |it| lanes[it] == WAITED);
+        let beside = needed::beside(&leads, &seconds, |it| (lanes[it] == WAITED, lanes[it] == COMPUTED));
         let mut ready: [BTreeSet<(usize, usize)>; LANES] = Default::default();
         (0..count).filter(|&it| exchanges[it] && left[it] == 0 && !depends.stays[it]).for_each(|it| {
             ready[lanes[it]].insert((needed[it], it));
@@ -254,6 +260,8 @@ impl Walk {
             depends,
             budget,
             needed,
+            leads,
+            beside,
             remaining,
             longest,
             left,
@@ -341,15 +349,19 @@ impl Walk {
         }
     }
 
-    /// The operation that is next: the first one, or while it would wait, the one that can start first.
+    /// The operation that is next: the first one, or one that it keeps from an exchange; while it would wait, the one
+    /// that can start first.
     fn chosen(&self, first: usize) -> usize {
-        if self.depends.stays[first] || self.start(first) <= self.clock[0] {
+        if self.depends.stays[first] {
             return first;
         }
         let candidates = (first + 1..self.issued.len()).filter(|&it| !self.issued[it] && !self.exchanges(it));
-        let candidates = candidates.take(WINDOW).filter(|&it| !self.depends.stays[it] && self.can_open(it));
+        let candidates = candidates.take(WINDOW).filter(|&it| !self.depends.stays[it]);
+        if self.start(first) <= self.clock[0] {
+            return self.sooner(first, candidates).unwrap_or(first);
+        }
         let mut chosen = (first, self.start(first));
-        for it in candidates {
+        for it in candidates.filter(|&it| self.can_open(it)) {
             let start = self.start(it);
             if start < chosen.1 {
                 chosen = (it, start);
@@ -359,6 +371,17 @@ impl Walk {
             }
         }
         chosen.0
+    }
+
+    /// The first operation that could start now and leads to an exchange sooner than the first one does, if what comes
+    /// before it besides the first one is less than has room beside that exchange and those after it.
+    fn sooner(&self, first: usize, mut candidates: impl Iterator<Item = usize>) -> Option<usize> {
+        let leads = |it: &usize| {
+            self.leads[*it] < self.leads[first] && self.left[*it] == 0 && self.start(*it) <= self.clock[0]
+        };
+        candidates
+            .find(leads)
+            .filter(|&it| self.remaining.before(it) - self.seconds[first] < self.beside[self.leads[it]])
     }
 
     /// Issues exchanges beside computing for as long as none would be under way before the end of an operation.
@@ -393,11 +416,15 @@ impl Walk {
 
     /// The exchange of a clock that is best issued now.
     ///
-    /// What is needed later is gathered ahead as late as all that is pending comes in time, twice the longest
-    /// exchange before that; what nothing in the stretch waits for goes first until then.
+    /// What leads to others that computing waits for is issued when it can be. What is needed later is gathered ahead
+    /// as late as all that is pending comes in time, four times the longest exchange before that; what nothing in the
+    /// stretch waits for goes first until then.
     fn exchange(&self, lane: usize) -> Option<usize> {
         let end = self.seconds.len();
         let dated = self.ready[lane].iter().take_while(|it| it.0 < end).take(AHEAD);
+        if let Some(&(_, it)) = dated.clone().find(|it| lane == WAITED && self.leads[it.1] < end) {
+            return Some(it);
+        }
         let undated = self.ready[lane].range((end, 0)..).next().map(|it| it.1);
         let (mut pending, mut slack) = ((self.clock[lane] - self.clock[0]).max(0.0), f64::INFINITY);
         for &(needed, it) in dated.clone() {
@@ -407,7 +434,7 @@ impl Walk {
         let first = dated.clone().next().map(|it| it.1);
         match undated {
             Some(it) if slack > LEAD * self.seconds[it] => Some(it),
-            _ => first.filter(|_| slack <= 2.0 * self.longest[lane]).or(undated),
+            _ => first.filter(|_| slack <= 4.0 * self.longest[lane]).or(undated),
         }
     }
 

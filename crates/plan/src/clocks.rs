@@ -1,19 +1,23 @@
 //! Two clocks: what a device computes and waits for, and what it exchanges meanwhile.
 //!
-//! Two kinds of exchanges wait for nothing that is computed just before, or are waited for by nothing just
-//! after: weights that lie elsewhere at rest can be fetched ahead, and gradients of parameters can be summed
-//! behind. Each of the two parts of a step then takes, with `A` what stands in the way, `H` what may
-//! run beside it, and `c` what a second of either costs the other, at least:
+//! Some exchanges wait for nothing that is computed just before, or are waited for by nothing just after: weights that
+//! lie elsewhere at rest can be fetched ahead, as can what gradients of parameters are computed from, and these can be
+//! summed behind. And where computing waits for an exchange, gradients of parameters can be computed, which nothing
+//! waits for. Each of the two parts of a step then takes, with `K` what is computed for others and `W` what is not, `B`
+//! what computing waits for, `H` what may run beside all of it, and `c` what a second of either costs the other, at
+//! least:
 //!
 //! ```text
-//! T = max(A + c H, H + c A)        A + H − T = (1 − c) min(A, H)
+//! A = K + max(B + c W, W + c B)        T = max(A + c H, H + c A)
 //! ```
 //!
-//! Both go on for `min(A, H)/s` at a part `s` of their rates, `c = 1/s − 1`, and the rest of the longer one alone.
-//! Programs issue these exchanges ahead and behind (`crates/lower`); the simulator says what is left of it.
+//! Two that run beside each other go on for `min(A, H)/s` at a part `s` of their rates, `c = 1/s − 1`, and the rest of
+//! the longer one alone: `A + H − T = (1 − c) min(A, H)`. Programs issue exchanges and computing so (`crates/lower`);
+//! the simulator says what is left of it.
 
-use planner_ir::{Graph, Move, Phase, Source, ValueId};
+use planner_ir::{Graph, Phase, Source, ValueId};
 
+use crate::lanes;
 use crate::plan::{Hidden, Plan, Transfer};
 
 /// A part of a step with a clock of its own.
@@ -43,13 +47,20 @@ impl Clock {
 /// What is on a clock each time that its part of a step runs (seconds).
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct Load {
-    /// What stands in the way: computing, and exchanges that it waits for.
+    /// What stands in the way: computing, and exchanges that it waits for and nothing else can run beside.
     pub alone: f64,
-    /// Weights that are fetched ahead.
+    /// Exchanges that computing waits for, beside which gradients of parameters may be computed.
+    pub waited: f64,
+    /// What gradients of parameters take to compute.
+    pub apart: f64,
+    /// What is fetched ahead.
     pub ahead: f64,
     /// Gradients that are summed behind.
     pub behind: f64,
 }
+
+/// How many sums there are of a load, of which the longest is what it takes.
+pub const SUMS: usize = 4;
 
 impl Load {
     /// What may run beside computing (seconds).
@@ -58,34 +69,71 @@ impl Load {
         self.ahead + self.behind
     }
 
-    /// How much less than the sum both take, if a second of either costs the other so much; nothing where they
-    /// do not run beside each other (seconds).
+    /// Everything, one after another (seconds).
+    #[must_use]
+    pub fn all(&self) -> f64 {
+        self.alone + self.waited + self.apart + self.beside()
+    }
+
+    /// The sums of which the longest is what all takes, if a second of either costs the other so much: with what
+    /// computing waits for and with gradients of parameters, with what may run beside it and beside that (seconds).
+    #[must_use]
+    pub fn sums(&self, cost: f64) -> [f64; SUMS] {
+        let [waits, computes] = [self.waited + cost * self.apart, self.apart + cost * self.waited]
+            .map(|longer| self.alone + longer);
+        let beside = self.beside();
+        [waits + cost * beside, computes + cost * beside, beside + cost * waits, beside + cost * computes]
+    }
+
+    /// How much less than the sum all takes, if a second of either costs the other so much; nothing where they do not
+    /// run beside each other (seconds).
     #[must_use]
     pub fn hidden(&self, cost: Option<f64>) -> f64 {
-        cost.map_or(0.0, |cost| (1.0 - cost).max(0.0) * self.alone.min(self.beside()))
+        let takes = |cost: f64| self.sums(cost).into_iter().fold(0.0, f64::max);
+        cost.filter(|cost| *cost < 1.0).map_or(0.0, |cost| (self.all() - takes(cost)).max(0.0))
+    }
+
+    /// The same where nothing runs beside what computing waits for.
+    #[must_use]
+    pub fn one_by_one(self) -> Self {
+        Self { alone: self.alone + self.waited + self.apart, waited: 0.0, apart: 0.0, ..self }
+    }
+
+    /// The most that could be hidden, if nothing cost anything (seconds).
+    #[must_use]
+    pub fn most_hidden(&self) -> f64 {
+        self.hidden(Some(0.0))
     }
 }
 
 /// When an exchange that may run beside computing is made.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Beside {
-    /// Before what is computed before its result is used: it is of weights, or of what is made of weights alone.
+    /// Before what is computed before its result is used: it is of weights, or of what is made of weights alone, or for
+    /// the gradient of a parameter, which nothing waits for.
     Ahead,
     /// After what is computed after it: it is of the gradient of a parameter, which is added to those of other
     /// micro-batches.
     Behind,
 }
 
-/// When an exchange of a value, which may be prepared, for something in this phase may run beside computing;
-/// nothing if it stands in the way, or is in the update.
+/// When an exchange of a value, which may be prepared, for something in this phase, an operation or not, may run beside
+/// computing; nothing if it stands in the way, or is in the update.
 #[must_use]
-pub fn beside(graph: &Graph, value: ValueId, prepared: bool, read: Phase) -> Option<Beside> {
+pub fn beside(
+    graph: &Graph,
+    value: ValueId,
+    prepared: bool,
+    (read, by_operation): (Phase, bool),
+) -> Option<Beside> {
     Clock::of(read)?;
     match &graph.value(value).source {
         Source::Weight(_) | Source::State(_) => Some(Beside::Ahead),
         Source::Result { .. } if prepared => Some(Beside::Ahead),
         Source::Result { node, .. } if graph.node(*node).phase == Phase::Gradient => Some(Beside::Behind),
-        Source::Result { .. } | Source::Input(_) => None,
+        Source::Result { .. } | Source::Input(_) => {
+            (by_operation && read == Phase::Gradient).then_some(Beside::Ahead)
+        }
     }
 }
 
@@ -93,24 +141,31 @@ impl Plan {
     /// What is on each clock, in the order of [`Clock::ALL`].
     #[must_use]
     pub fn loads(&self) -> [Load; 2] {
-        self.lanes().map(|it| it.load())
+        self.happens().map(|it| lanes::load(&it))
     }
 
     /// For each transfer, when it may run beside computing; nothing if it stands in the way.
     #[must_use]
     pub fn beside(&self) -> Vec<Option<Beside>> {
         let prepared = self.graph.prepared();
-        let of = |(transfer, read): (&Transfer, Phase)| {
-            let exchanges = transfer.moves.iter().any(|it| !matches!(it, Move::Slice { .. }));
-            beside(&self.graph, transfer.value, prepared[transfer.value.0], read).filter(|_| exchanges)
+        let of = |(transfer, read): (&Transfer, (Phase, bool))| {
+            let of = beside(&self.graph, transfer.value, prepared[transfer.value.0], read);
+            of.filter(|_| transfer.travels())
         };
-        self.transfers.iter().zip(self.transfer_phases()).map(of).collect()
+        self.transfers.iter().zip(self.transfer_reads()).map(of).collect()
     }
 
     /// What runs beside computing, if a second of either costs the other so much.
     #[must_use]
     pub fn hidden_at(&self, cost: Option<f64>) -> Hidden {
-        let [forward, backward] = self.lanes().map(|it| it.hidden(cost));
+        let [forward, backward] = self.lanes(cost).map(|it| it.hidden(cost));
+        Hidden { forward, backward }
+    }
+
+    /// The same where gradients of parameters are computed by themselves, beside nothing that is waited for.
+    #[must_use]
+    pub fn hidden_apart(&self, cost: Option<f64>) -> Hidden {
+        let [forward, backward] = self.lanes(None).map(|it| it.hidden(cost));
         Hidden { forward, backward }
     }
 }

@@ -1,12 +1,13 @@
 //! What a device does in a part of a step, in order, and what may run beside it.
 //!
-//! Two sums say how long a part takes at least ([`Load`]). They would be enough if all that may run beside computing
-//! could do so at any time. But a gradient is summed after it was made, and a weight is fetched before it is used: the
-//! sums of what is made last have little computed beside them, and so have the first fetches.
+//! Sums say how long a part takes at least ([`Load`]). They would be enough if all that may run beside something could
+//! do so at any time. But a gradient is summed after it was made, and a weight is fetched before it is used: the sums of
+//! what is made last have little computed beside them, and so have the first fetches. And what computing waits for has
+//! beside it gradients of parameters that can be computed by then, the last ones first.
 
 use std::collections::BTreeSet;
 
-use planner_ir::{NodeId, Source, ValueId};
+use planner_ir::{NodeId, Phase, Source, ValueId};
 
 use crate::clocks::{Beside, Clock, Load};
 use crate::plan::{Assignment, Copy, Plan};
@@ -31,6 +32,8 @@ pub struct Lanes {
     pub starts: Vec<(f64, NodeId)>,
     /// What stands in the way (seconds).
     pub alone: f64,
+    /// How much less that is for gradients of parameters that are computed while something is waited for (seconds).
+    pub within: f64,
     /// Weights that are fetched, in the order in which they are used.
     pub ahead: Vec<Exchange>,
     /// Gradients that are summed, in the order in which they are made.
@@ -45,7 +48,15 @@ impl Lanes {
     #[must_use]
     pub fn load(&self) -> Load {
         let sum = |exchanges: &[Exchange]| exchanges.iter().map(|it| it.seconds).sum();
-        Load { alone: self.alone, ahead: sum(&self.ahead), behind: sum(&self.behind) }
+        Load { alone: self.alone, ahead: sum(&self.ahead), behind: sum(&self.behind), ..Load::default() }
+    }
+
+    /// Adds an exchange beside what stands in the way.
+    fn push(&mut self, exchange: Exchange, is: Beside) {
+        match is {
+            Beside::Ahead => self.ahead.push(Exchange { at: self.alone, ..exchange }),
+            Beside::Behind => self.behind.push(exchange),
+        }
     }
 
     /// How much less than the sum both take, if a second of either costs the other so much; nothing where they do not
@@ -75,56 +86,151 @@ impl Lanes {
             let after = load.alone - it.at.min(load.alone);
             takes = takes.max(over + cost * (load.alone - after) + after + cost * (load.beside() - over));
         }
-        (all - takes).max(0.0)
+        (all - takes).max(0.0) + self.within
     }
 }
 
+/// What a device does in a part of a step.
+#[derive(Clone, Copy, Debug)]
+enum Does {
+    Node(NodeId),
+    Transfer(usize),
+}
+
+/// How it takes its time.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Way {
+    /// It stands in the way.
+    Alone,
+    /// It is an exchange that computing waits for.
+    Waited,
+    /// It computes the gradient of a parameter.
+    Apart,
+    /// It runs beside all that.
+    Beside(Beside),
+}
+
+/// Something that a device does, how it takes its time, and how much (seconds).
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Happens {
+    does: Does,
+    way: Way,
+    seconds: f64,
+}
+
+/// What is on a clock.
+pub(crate) fn load(happens: &[Happens]) -> Load {
+    let mut load = Load::default();
+    for it in happens {
+        let sum = match it.way {
+            Way::Alone => &mut load.alone,
+            Way::Waited => &mut load.waited,
+            Way::Apart => &mut load.apart,
+            Way::Beside(Beside::Ahead) => &mut load.ahead,
+            Way::Beside(Beside::Behind) => &mut load.behind,
+        };
+        *sum += it.seconds;
+    }
+    load
+}
+
+/// What of each runs beside what: of what computing waits for and of gradients of parameters (seconds).
+fn beside_what_is_waited_for(happens: &[Happens]) -> Vec<f64> {
+    let mut beside = vec![0.0; happens.len()];
+    let mut apart: Vec<usize> = Vec::new();
+    for (index, it) in happens.iter().enumerate() {
+        match it.way {
+            Way::Apart => apart.push(index),
+            Way::Waited => {
+                while let Some(&last) = apart.last() {
+                    let both = (it.seconds - beside[index]).min(happens[last].seconds - beside[last]);
+                    beside[index] += both;
+                    beside[last] += both;
+                    if beside[last] < happens[last].seconds {
+                        break;
+                    }
+                    apart.pop();
+                }
+            }
+            Way::Alone | Way::Beside(_) => {}
+        }
+    }
+    beside
+}
+
 impl Plan {
-    /// What each part of a step has on its lanes, in the order of [`Clock::ALL`].
+    /// What each part of a step has on its lanes, in the order of [`Clock::ALL`], if a second of what runs beside
+    /// something costs that so much; nothing runs beside what is waited for without.
     #[must_use]
-    pub fn lanes(&self) -> [Lanes; 2] {
+    pub fn lanes(&self, cost: Option<f64>) -> [Lanes; 2] {
+        let goes_on = self.graph.training.as_ref().is_some_and(|it| it.micro_batches == 1);
+        let less = cost.map_or(0.0, |cost| (1.0 - cost).max(0.0));
+        // When what each operation makes is there.
+        let mut made = vec![0.0; self.graph.nodes.len()];
+        let [forward, backward] = self.happens();
+        [(forward, false), (backward, goes_on)].map(|(happens, goes_on)| {
+            let beside = beside_what_is_waited_for(&happens);
+            let mut lanes = Lanes { goes_on, ..Lanes::default() };
+            for (Happens { does, way, seconds }, beside) in happens.into_iter().zip(beside) {
+                // Of two that run beside each other, what is computed takes so much less.
+                let within = if way == Way::Apart { less * beside } else { 0.0 };
+                match (does, way) {
+                    (Does::Transfer(index), Way::Beside(is)) => lanes.push(self.exchange(index, &made), is),
+                    (Does::Node(node), _) => {
+                        lanes.starts.push((lanes.alone, node));
+                        lanes.alone += seconds - within;
+                        made[node.0] = lanes.alone;
+                    }
+                    (Does::Transfer(_), _) => lanes.alone += seconds - within,
+                }
+                lanes.within += within;
+            }
+            lanes.behind.sort_by(|one, other| one.at.total_cmp(&other.at));
+            lanes
+        })
+    }
+
+    /// An exchange that may run beside computing, which could begin when what it is of is made.
+    fn exchange(&self, index: usize, made: &[f64]) -> Exchange {
+        let it = &self.transfers[index];
+        let at = match self.graph.value(it.value).source {
+            Source::Result { node, .. } => made[node.0],
+            _ => 0.0,
+        };
+        let (source, result) = ((it.value, it.from), (it.value, Copy::Transferred(index)));
+        Exchange { source, result, at, seconds: it.seconds }
+    }
+
+    /// What happens in each part of a step, in order.
+    pub(crate) fn happens(&self) -> [Vec<Happens>; 2] {
         let graph = &self.graph;
         let (beside, phases) = (self.beside(), self.transfer_phases());
-        let goes_on = graph.training.as_ref().is_some_and(|it| it.micro_batches == 1);
-        let mut lanes = [Lanes::default(), Lanes { goes_on, ..Lanes::default() }];
-        // When what each operation makes is there.
-        let mut made = vec![0.0; graph.nodes.len()];
+        let mut happens = [const { Vec::new() }; 2];
         let mut done = BTreeSet::new();
-        let transfer = |lanes: &mut [Lanes; 2], made: &[f64], index: usize| {
-            let (it, Some(clock)) = (&self.transfers[index], Clock::of(phases[index])) else { return };
-            let lane = &mut lanes[clock as usize];
-            let Some(is) = beside[index] else {
-                lane.alone += it.seconds;
-                return;
+        let mut add = |does: Does, phase: Phase, seconds: f64, is: (Option<Beside>, bool)| {
+            let Some(clock) = Clock::of(phase) else { return };
+            let way = match (is, phase) {
+                ((Some(beside), _), _) => Way::Beside(beside),
+                (_, Phase::Gradient) => Way::Apart,
+                ((None, true), Phase::Backward) => Way::Waited,
+                _ => Way::Alone,
             };
-            let made = match graph.value(it.value).source {
-                Source::Result { node, .. } => made[node.0],
-                _ => 0.0,
-            };
-            let at = if is == Beside::Ahead { lane.alone } else { made };
-            let (source, result) = ((it.value, it.from), (it.value, Copy::Transferred(index)));
-            let exchange = Exchange { source, result, at, seconds: it.seconds };
-            if is == Beside::Ahead { lane.ahead.push(exchange) } else { lane.behind.push(exchange) }
+            happens[clock as usize].push(Happens { does, way, seconds });
+        };
+        let mut transfers = |copy: Copy, add: &mut dyn FnMut(Does, Phase, f64, (Option<Beside>, bool))| {
+            for it in self.first_made(copy, &mut done) {
+                let transfer = &self.transfers[it];
+                add(Does::Transfer(it), phases[it], transfer.seconds, (beside[it], transfer.travels()));
+            }
         };
         for (node, assignment) in graph.node_ids().zip(&self.assignments) {
             let Assignment::Computed { operands, seconds, .. } = assignment else { continue };
-            for &copy in operands {
-                self.first_made(copy, &mut done).into_iter().for_each(|it| transfer(&mut lanes, &made, it));
-            }
-            if let Some(clock) = Clock::of(graph.node(node).phase) {
-                let lane = &mut lanes[clock as usize];
-                lane.starts.push((lane.alone, node));
-                lane.alone += seconds;
-                made[node.0] = lane.alone;
-            }
+            operands.iter().for_each(|&copy| transfers(copy, &mut add));
+            add(Does::Node(node), graph.node(node).phase, *seconds, (None, false));
         }
         // What takes the place of a state, or is returned.
-        for index in 0..self.transfers.len() {
-            let copies = self.first_made(Copy::Transferred(index), &mut done);
-            copies.into_iter().for_each(|it| transfer(&mut lanes, &made, it));
-        }
-        lanes.iter_mut().for_each(|it| it.behind.sort_by(|one, other| one.at.total_cmp(&other.at)));
-        lanes
+        (0..self.transfers.len()).for_each(|it| transfers(Copy::Transferred(it), &mut add));
+        happens
     }
 
     /// The transfers that make a copy and were not made before, in order.

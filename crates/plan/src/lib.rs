@@ -24,14 +24,14 @@ mod words; // what a partition is called
 pub use check::{
     GENERATION_RULES, MAX_DEVICES, PIPELINE_RULES, RULES, check, check_generation, check_pipeline,
 };
-pub use clocks::{Beside, Clock, Load, beside};
+pub use clocks::{Beside, Clock, Load, SUMS, beside};
 pub use diff::{Change, Diff, Repeated, diff};
 pub use generation::{Cache, Generation, Growth, Kept, Positions};
 pub use lanes::{Exchange, Lanes};
 pub use parallelism::Parallelism;
 pub use pattern::matches;
 pub use pin::{Pin, is_called};
-pub use pipeline::{Arrival, Crossing, Pipeline, Stage, by_two_clocks};
+pub use pipeline::{Arrival, Crossing, Pipeline, Stage, by_clocks};
 pub use plan::{
     Assignment, Control, Copy, Hidden, Holding, LeftOut, MachineName, ModelFile, Part, Plan, Proof,
     SpaceSize, Term, Transfer, held,

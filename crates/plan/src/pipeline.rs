@@ -109,19 +109,25 @@ impl Pipeline {
     }
 }
 
-/// What phases take, of which this may run beside the rest and so much of the shorter of both is hidden, from 0 to 1:
-/// two clocks for each part of a step (see [`crate::Clock`]). Gradients of values and of parameters are one part, of
-/// which sums of gradients are hidden first, then weights; or two, if a schedule `splits` them: each is a task
-/// then, which nothing leaves.
+/// What phases take, of which this may run beside the rest and so much of gradients of values is waited for, of what
+/// could be hidden a part, from 0 to 1: two clocks for each part of a step (see [`crate::Clock`]). Gradients of values
+/// and of parameters are one part, of which sums of gradients are hidden first, then weights; or two, if a schedule
+/// `splits` them: each is a task then, which nothing leaves.
 #[must_use]
-pub fn by_two_clocks(times: StageTimes, beside: StageTimes, hides: f64, splits: bool) -> StageTimes {
+pub fn by_clocks(
+    times: StageTimes,
+    (beside, waited): (StageTimes, f64),
+    hides: f64,
+    splits: bool,
+) -> StageTimes {
     let hidden = |all: f64, beside: f64| hides * beside.min(all - beside).max(0.0);
     let StageTimes { forward, mut backward, mut weight } = times;
     if splits {
         backward -= hidden(times.backward, beside.backward);
         weight -= hidden(times.weight, beside.weight);
     } else {
-        let mut left = hidden(backward + weight, beside.backward + beside.weight);
+        let within = waited.min(weight - beside.weight).max(0.0);
+        let mut left = hides * within + hidden(backward + weight - within, beside.backward + beside.weight);
         let mut less = |time: &mut f64, most: f64| {
             let less = left.min(most).min(*time);
             (*time, left) = (*time - less, left - less);
@@ -139,6 +145,7 @@ impl Plan {
     /// hidden, in a schedule that splits gradients of parameters off or not.
     pub fn phases(&self, splits: bool) -> (StageTimes, f64) {
         let (mut sums, mut beside) = ([0.0; Phase::ALL.len()], [0.0; Phase::ALL.len()]);
+        let loads = self.loads();
         for (node, assignment) in self.graph.nodes.iter().zip(&self.assignments) {
             if let Assignment::Computed { seconds, .. } = assignment {
                 sums[node.phase as usize] += seconds;
@@ -152,20 +159,24 @@ impl Plan {
             }
         }
         let of = |[forward, backward, weight, _]: [f64; 4]| StageTimes { forward, backward, weight };
-        let loads = self.loads();
-        // What part of the shorter sum the plan says is hidden.
+        // What part of what could be hidden the plan says is.
         let part = |clock: Clock, hidden: f64| {
-            let shorter = loads[clock as usize].alone.min(loads[clock as usize].beside());
-            if shorter > 0.0 { hidden / shorter } else { 0.0 }
+            let most = loads[clock as usize].most_hidden();
+            if most > 0.0 { hidden / most } else { 0.0 }
         };
-        let (times, beside) = (of(sums), of(beside));
-        let forward = by_two_clocks(times, beside, part(Clock::Forward, self.hidden.forward), splits).forward;
-        let backward = by_two_clocks(times, beside, part(Clock::Backward, self.hidden.backward), splits);
+        let (times, beside) = (of(sums), (of(beside), loads[Clock::Backward as usize].waited));
+        let forward = by_clocks(times, beside, part(Clock::Forward, self.hidden.forward), splits).forward;
+        let backward = by_clocks(times, beside, part(Clock::Backward, self.hidden.backward), splits);
         (StageTimes { forward, ..backward }, sums[Phase::Update as usize])
     }
 
     /// For each transfer, the phase in which it is first used.
     pub fn transfer_phases(&self) -> Vec<Phase> {
+        self.transfer_reads().into_iter().map(|it| it.0).collect()
+    }
+
+    /// The same, and whether an operation uses it.
+    pub(crate) fn transfer_reads(&self) -> Vec<(Phase, bool)> {
         let mut first: Vec<Option<Phase>> = vec![None; self.transfers.len()];
         let mut read = |copy: Copy, phase: Phase| {
             if let Copy::Transferred(it) = copy {
@@ -180,15 +191,17 @@ impl Plan {
         // What nobody reads is carried, or returned.
         let last = |part: Part| if part == Part::Update { Phase::Update } else { Phase::Gradient };
         let mut phases: Vec<Phase> = self.when().into_iter().map(last).collect();
+        let mut by_operation: Vec<bool> = first.iter().map(Option::is_some).collect();
         for (index, transfer) in self.transfers.iter().enumerate().rev() {
             // What takes the place of a gradient is made for every micro-batch, if the update reads it or not.
             let phase = first[index].map_or(phases[index], |it| it.min(phases[index]));
             phases[index] = phase;
             if let Copy::Transferred(from) = transfer.from {
                 first[from] = Some(first[from].map_or(phase, |before| before.min(phase)));
+                by_operation[from] |= by_operation[index];
             }
         }
-        phases
+        phases.into_iter().zip(by_operation).collect()
     }
 }
 

@@ -134,6 +134,14 @@ pub struct Transfer {
     pub seconds: f64,
 }
 
+impl Transfer {
+    /// Whether something is exchanged, and not only a part of it taken.
+    #[must_use]
+    pub fn travels(&self) -> bool {
+        self.moves.iter().any(|it| !matches!(it, Move::Slice { .. }))
+    }
+}
+
 /// A part of a step: that which is done for every micro-batch (all of inference), and the update,
 /// which follows.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -259,8 +267,13 @@ impl Plan {
 
     /// How much of the exchanges of a step runs beside computing (seconds).
     pub fn hidden_seconds(&self) -> f64 {
+        self.seconds_of(self.hidden)
+    }
+
+    /// How much that is in a step, if so much is hidden each time that a part of it runs (seconds).
+    pub fn seconds_of(&self, hidden: Hidden) -> f64 {
         let times = self.graph.training.as_ref().map_or(1, |training| training.micro_batches);
-        exact(times) * (self.hidden.forward + self.hidden.backward)
+        exact(times) * (hidden.forward + hidden.backward)
     }
 
     /// For each transfer, in which part of a step it is made: in that of its first reader.

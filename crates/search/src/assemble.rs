@@ -28,7 +28,6 @@ mod when; // when a value is used, how often, and how much its moves count
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
-use plan::Clock;
 use planner_ir::{Graph, Layout, Mesh, NodeId, Phase, Source, ValueId};
 use rewrite::Space;
 
@@ -236,7 +235,7 @@ impl Assembly<'_> {
     fn group_time(&self, group: &groups::Group, choice: usize, weights: &Weights) -> f64 {
         let graph = &self.section.graph;
         let one = |(node, &choice): (&NodeId, &usize)| {
-            let weight = weights.alone(Clock::of(graph.node(*node).phase));
+            let weight = weights.alone(graph.node(*node).phase);
             weight * (real(graph.runs(*node)) * self.assembled.seconds[node.0][choice])
         };
         group.nodes.iter().zip(&group.choices[choice]).map(one).sum()

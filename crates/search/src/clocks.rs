@@ -1,22 +1,23 @@
 //! Two clocks in the objective: exchanges that may run beside computing count less, or computing does.
 //!
-//! Each part of a step with a clock of its own (see [`plan::Load`]) takes the longer of two sums, which is at
+//! Each part of a step with a clock of its own takes the longest of some sums `Sᵢ` ([`plan::Load::sums`]), which is at
 //! least any mean of them:
 //!
 //! ```text
-//! T = max(A + c H, H + c A)  ≥  λ (A + c H) + (1 − λ) (H + c A)        0 ≤ λ ≤ 1
+//! T = maxᵢ Sᵢ  ≥  Σᵢ λᵢ Sᵢ        λᵢ ≥ 0, Σᵢ λᵢ = 1
 //! ```
 //!
 //! For given `λ` the right side is a sum over choices, as it is minimised without clocks; so its least is a bound
-//! of the least `T`, and what has it is a plan. With `λ = 1` the plan is the best where nothing that may run
-//! beside computing takes longer than it. Where something does, the next `λ` of both clocks is where the least
-//! mean of the plans found so far is highest (a linear program, Kelley's method of cutting planes), no further from
-//! the best `λ` so far than half of all at first, and half as far each time that nothing is gained (Marsten, Hogan
-//! and Blankenship, "The BOXSTEP method", Operations Research 23(3), 1975), until bound and plan meet, no `λ` can have a higher bound, or a fixed number of times. What is left of the gap is closed by plans
-//! between two of those found (`planner/mixed.rs`).
+//! of the least `T`, and what has it is a plan. With all weight on one sum ([`ONE_SUM`]) the plan is the best where no
+//! other takes longer. Where one does, the next `λ` of both clocks is where the least mean of the plans found so far is
+//! highest (a linear program, Kelley's method of cutting planes), no further from the best `λ` so far than half of all
+//! at first, and half as far each time that nothing is gained (Marsten, Hogan and Blankenship, "The BOXSTEP method",
+//! Operations Research 23(3), 1975), until bound and plan meet, no `λ` can have a higher bound, or a fixed number of
+//! times. What is left of the gap is closed by plans between two of those found (`planner/mixed.rs`).
 
 use good_lp::{Expression, ProblemVariables, Solution as _, SolverModel, Variable, constraint, variable};
-use plan::{Clock, Load, Plan, Proof};
+use plan::{Clock, Load, Plan, Proof, SUMS};
+use planner_ir::Phase;
 
 use crate::problem::real;
 
@@ -36,51 +37,91 @@ const FIRST: f64 = 0.5;
 /// By how much shares may differ that are the same but for the rounding of the linear program.
 const ALIKE: f64 = 1e-6;
 
-/// How much a second counts of what stands in the way, and of what may run beside it, for each clock.
+/// A share of each sum, for each clock.
+type Shares = [[f64; SUMS]; 2];
+
+/// All weight on one sum: computing takes longer than what may run beside it, and gradients of parameters longer than
+/// what gradients of values wait for.
+const ONE_SUM: Shares = [[1.0, 0.0, 0.0, 0.0], [0.0, 1.0, 0.0, 0.0]];
+
+/// How much a second counts of what is on a clock.
+#[derive(Clone, Copy, Debug, PartialEq)]
+struct Counts {
+    alone: f64,
+    waited: f64,
+    apart: f64,
+    beside: f64,
+}
+
+/// How much a second counts, for each clock.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(crate) struct Weights {
-    alone: [f64; 2],
-    beside: [f64; 2],
-    /// What a second of either costs the other, where one runs beside the other.
-    cost: Option<f64>,
+    counts: [Counts; 2],
+    /// What a second of either costs the other, where one runs beside the other, and whether gradients of parameters
+    /// are a part of their own.
+    cost: Option<(f64, bool)>,
 }
 
 impl Weights {
     /// Everything stands in the way.
-    pub(crate) const ONE: Self = Self { alone: [1.0; 2], beside: [1.0; 2], cost: None };
+    pub(crate) const ONE: Self =
+        Self { counts: [Counts { alone: 1.0, waited: 1.0, apart: 1.0, beside: 1.0 }; 2], cost: None };
 
-    fn of(shares: [f64; 2], cost: f64) -> Self {
-        Self {
-            alone: shares.map(|share| share + (1.0 - share) * cost),
-            beside: shares.map(|share| share * cost + (1.0 - share)),
-            cost: Some(cost),
-        }
+    fn of(shares: Shares, (cost, splits): (f64, bool)) -> Self {
+        let counts = shares.map(|shares| {
+            let of = |load: Load| {
+                let load = if splits { load.one_by_one() } else { load };
+                load.sums(cost).iter().zip(shares).map(|(sum, share)| share * sum).sum()
+            };
+            Counts {
+                alone: of(Load { alone: 1.0, ..Load::default() }),
+                waited: of(Load { waited: 1.0, ..Load::default() }),
+                apart: of(Load { apart: 1.0, ..Load::default() }),
+                beside: of(Load { behind: 1.0, ..Load::default() }),
+            }
+        });
+        Self { counts, cost: Some((cost, splits)) }
     }
 
     /// Weights of which all that the search may come to are means.
     pub(crate) fn corners(&self) -> Vec<Self> {
-        let ends = [[1.0, 1.0], [1.0, 0.0], [0.0, 1.0], [0.0, 0.0]];
-        self.cost.map_or_else(|| vec![*self], |cost| ends.map(|shares| Self::of(shares, cost)).to_vec())
+        let Some(cost) = self.cost else { return vec![*self] };
+        let end = |sum: usize| std::array::from_fn(|it| if it == sum { 1.0 } else { 0.0 });
+        let pairs = sums_of(Clock::Forward)
+            .iter()
+            .flat_map(|&forward| sums_of(Clock::Backward).iter().map(move |&backward| [forward, backward]));
+        pairs.map(|pair| Self::of(pair.map(end), cost)).collect()
     }
 
-    /// Of what stands in the way on a clock, or in the update.
-    pub(crate) fn alone(&self, clock: Option<Clock>) -> f64 {
-        clock.map_or(1.0, |clock| self.alone[clock as usize])
+    /// Of what a device does alone, in a phase.
+    pub(crate) fn alone(&self, phase: Phase) -> f64 {
+        Clock::of(phase).map_or(1.0, |clock| {
+            let counts = &self.counts[clock as usize];
+            if phase == Phase::Gradient { counts.apart } else { counts.alone }
+        })
     }
 
-    /// Of what may run beside it.
-    pub(crate) fn beside(&self, clock: Clock) -> f64 {
-        self.beside[clock as usize]
-    }
-
-    /// No more than any, whatever is on which clock.
-    pub(crate) fn least(&self) -> f64 {
-        self.alone.into_iter().chain(self.beside).fold(1.0, f64::min)
+    /// Of an exchange for something in a phase that may run beside computing, or is waited for.
+    pub(crate) fn exchanged(&self, phase: Phase, is_beside: bool) -> f64 {
+        match Clock::of(phase) {
+            Some(clock) if is_beside => self.counts[clock as usize].beside,
+            Some(Clock::Backward) if phase == Phase::Backward => self.counts[Clock::Backward as usize].waited,
+            _ => self.alone(phase),
+        }
     }
 
     /// No less than any.
     pub(crate) fn most(&self) -> f64 {
-        self.alone.into_iter().chain(self.beside).fold(0.0, f64::max)
+        let all = self.counts.iter().flat_map(|it| [it.alone, it.waited, it.apart, it.beside]);
+        all.fold(0.0, f64::max)
+    }
+}
+
+/// The sums of a clock that may be its longest one: nothing runs beside what is waited for in the loss.
+fn sums_of(clock: Clock) -> &'static [usize] {
+    match clock {
+        Clock::Forward => &[0, 2],
+        Clock::Backward => &[0, 1, 2, 3],
     }
 }
 
@@ -92,29 +133,42 @@ pub(crate) struct Taken {
 }
 
 impl Taken {
-    pub(crate) fn of(plan: &Plan) -> Self {
+    /// Of a plan that takes so long, in which gradients of parameters are a part of their own or not.
+    pub(crate) fn of(plan: &Plan, seconds: f64, splits: bool) -> Self {
         let runs = real(plan.graph.training.as_ref().map_or(1, |training| training.micro_batches));
-        let all =
-            |it: Load| Load { alone: runs * it.alone, ahead: runs * it.ahead, behind: runs * it.behind };
-        Self { loads: plan.loads().map(all), seconds: plan.seconds() }
+        let all = |it: Load| Load {
+            alone: runs * it.alone,
+            waited: runs * it.waited,
+            apart: runs * it.apart,
+            ahead: runs * it.ahead,
+            behind: runs * it.behind,
+        };
+        let own = |it: Load| if splits { it.one_by_one() } else { it };
+        Self { loads: plan.loads().map(all).map(own), seconds }
     }
 
-    /// Whether what may run beside what stands in the way of a clock is longer than it.
-    pub(crate) fn is_longer_beside(&self, clock: Clock) -> bool {
-        let load = self.loads[clock as usize];
-        load.beside() > load.alone
+    /// Which sum of a clock is the longest, if a second of either costs the other so much.
+    pub(crate) fn longest(&self, clock: Clock, cost: f64) -> usize {
+        let sums = self.loads[clock as usize].sums(cost);
+        let longer = |&one: &usize, &other: &usize| sums[one].total_cmp(&sums[other]).then(other.cmp(&one));
+        sums_of(clock).iter().copied().max_by(longer).unwrap_or(0)
     }
 
     fn sums(&self, cost: f64) -> Sums {
-        let clocks = self.loads.map(|it| [it.alone + cost * it.beside(), it.beside() + cost * it.alone]);
-        Sums { clocks, rest: self.seconds - clocks.iter().map(|it| it[0].max(it[1])).sum::<f64>() }
+        let clocks = self.loads.map(|it| it.sums(cost));
+        Sums { clocks, rest: self.seconds - clocks.iter().map(longest).sum::<f64>() }
     }
 }
 
-/// The sums of each clock, what stands in the way first, and what is on none (seconds).
+/// The longest of some sums (seconds).
+fn longest(sums: &[f64; SUMS]) -> f64 {
+    sums.iter().copied().fold(0.0, f64::max)
+}
+
+/// The sums of each clock, and what is on none (seconds).
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct Sums {
-    clocks: [[f64; 2]; 2],
+    clocks: [[f64; SUMS]; 2],
     rest: f64,
 }
 
@@ -130,7 +184,7 @@ impl Sums {
 
     /// What they take together.
     pub(crate) fn seconds(&self) -> f64 {
-        self.rest + self.clocks.iter().map(|it| it[0].max(it[1])).sum::<f64>()
+        self.rest + self.clocks.iter().map(longest).sum::<f64>()
     }
 }
 
@@ -149,11 +203,12 @@ pub(crate) enum Left {
 #[derive(Clone, Debug)]
 pub(crate) struct Clocks {
     cost: Option<f64>,
+    splits: bool,
     /// `λ` of each clock: those to try, and those that were tried.
-    share: [f64; 2],
-    tried: Vec<[f64; 2]>,
+    shares: Shares,
+    tried: Vec<Shares>,
     /// Those with the largest bound, and how far from them others are tried.
-    centre: [f64; 2],
+    centre: Shares,
     reach: f64,
     seen: Vec<Taken>,
     /// The least time of a plan, and the largest bound (seconds).
@@ -164,14 +219,16 @@ pub(crate) struct Clocks {
 }
 
 impl Clocks {
-    /// Clocks where a second of either costs the other so much; none where nothing runs beside anything.
-    pub(crate) fn new(cost: Option<f64>) -> Self {
+    /// Clocks where a second of either costs the other so much, and gradients of parameters are a part of their own or
+    /// not; none where nothing runs beside anything.
+    pub(crate) fn new(cost: Option<f64>, splits: bool) -> Self {
         let cost = cost.filter(|cost| *cost < 1.0);
         Self {
             cost,
-            share: [1.0; 2],
+            splits,
+            shares: ONE_SUM,
             tried: Vec::new(),
-            centre: [1.0; 2],
+            centre: ONE_SUM,
             reach: FIRST,
             seen: Vec::new(),
             time: f64::INFINITY,
@@ -182,19 +239,19 @@ impl Clocks {
 
     /// The weights to try.
     pub(crate) fn weights(&self) -> Weights {
-        self.cost.map_or(Weights::ONE, |cost| Weights::of(self.share, cost))
+        self.cost.map_or(Weights::ONE, |cost| Weights::of(self.shares, (cost, self.splits)))
     }
 
     /// Whether others are worth trying after a plan that takes this, and a bound (seconds).
     pub(crate) fn go_on(&mut self, taken: Taken, bound: f64) -> bool {
         if bound > self.bound {
-            self.centre = self.share;
+            self.centre = self.shares;
         } else {
             self.reach /= 2.0;
         }
         (self.time, self.bound) = (self.time.min(taken.seconds), self.bound.max(bound));
         self.seen.push(taken);
-        self.tried.push(self.share);
+        self.tried.push(self.shares);
         // What lies between bound and plan at these weights is between them at others: that has to be less than what
         // the plan takes beyond what it weighs.
         let weighs = self.weighs(&taken);
@@ -203,12 +260,12 @@ impl Clocks {
             return false;
         }
         // What has come of weights comes of them again, though a plan takes more than what was minimised.
-        let is_new = |share: &[f64; 2]| !self.tried.iter().any(|tried| are_close(tried, share));
-        let is_worth = |found: &([f64; 2], f64)| is_new(&found.0) && found.1 > self.bound * (1.0 + SETTLED);
+        let is_new = |shares: &Shares| !self.tried.iter().any(|tried| are_close(tried, shares));
+        let is_worth = |found: &(Shares, f64)| is_new(&found.0) && found.1 > self.bound * (1.0 + SETTLED);
         let far = self.highest(1.0).filter(is_worth);
         let found = far.and_then(|far| self.highest(self.reach).filter(is_worth).or(Some(far)));
         match found {
-            Some((share, _)) => self.share = share,
+            Some((shares, _)) => self.shares = shares,
             None => self.left = Left::Order,
         }
         found.is_some()
@@ -223,6 +280,11 @@ impl Clocks {
         Sums::default().and(1.0 - share, &first).and(share, &second)
     }
 
+    /// Which sum of a plan is the longest of a clock.
+    pub(crate) fn longest(&self, taken: &Taken, clock: Clock) -> usize {
+        taken.longest(clock, self.cost.unwrap_or(1.0))
+    }
+
     /// The sums of a plan.
     pub(crate) fn sums(&self, taken: &Taken) -> Sums {
         taken.sums(self.cost.unwrap_or(1.0))
@@ -231,8 +293,8 @@ impl Clocks {
     /// What a plan weighs by the weights that were tried (seconds).
     fn weighs(&self, taken: &Taken) -> f64 {
         let Sums { clocks, rest } = self.sums(taken);
-        let means = self.share.iter().zip(clocks);
-        rest + means.map(|(share, [alone, beside])| share * alone + (1.0 - share) * beside).sum::<f64>()
+        let weighed = self.shares.iter().flatten().zip(clocks.iter().flatten());
+        rest + weighed.map(|(share, sum)| share * sum).sum::<f64>()
     }
 
     /// What left open what lies between the last plan and its bound.
@@ -252,26 +314,42 @@ impl Clocks {
 
     /// The shares by which the least of what the plans seen weigh is highest, and how much that is (seconds): of those
     /// no further than this from the centre.
-    fn highest(&self, reach: f64) -> Option<([f64; 2], f64)> {
+    fn highest(&self, reach: f64) -> Option<(Shares, f64)> {
         let cost = self.cost?;
         let unit = self.time;
         let mut variables = ProblemVariables::new();
-        let shares: [Variable; 2] = self
-            .centre
-            .map(|it| variables.add(variable().min((it - reach).max(0.0)).max((it + reach).min(1.0))));
+        let mut shares: Vec<(Clock, usize, Variable)> = Vec::new();
+        for clock in Clock::ALL {
+            for &sum in sums_of(clock) {
+                let it = self.centre[clock as usize][sum];
+                let near = variable().min((it - reach).max(0.0)).max((it + reach).min(1.0));
+                shares.push((clock, sum, variables.add(near)));
+            }
+        }
         let least = variables.add(variable().min(0.0));
         let mut model = variables.maximise(least).using(crate::ilp::solver);
         for taken in &self.seen {
             let sums = taken.sums(cost);
             let mut weighs = Expression::from(sums.rest / unit);
-            for (share, [alone, beside]) in shares.into_iter().zip(sums.clocks) {
-                weighs += beside / unit + (alone - beside) / unit * share;
+            for &(clock, sum, share) in &shares {
+                weighs += sums.clocks[clock as usize][sum] / unit * share;
             }
             model = model.with(constraint!(least <= weighs));
         }
+        for of in Clock::ALL {
+            let own = shares.iter().filter(|it| it.0 == of).map(|it| it.2);
+            model = model.with(constraint!(own.sum::<Expression>() == 1.0));
+        }
         let solution = model.solve().ok()?;
-        let share = shares.map(|it| solution.value(it).clamp(0.0, 1.0));
-        Some((share, solution.value(least) * unit))
+        let mut found = Shares::default();
+        for (clock, sum, share) in shares {
+            found[clock as usize][sum] = solution.value(share).clamp(0.0, 1.0);
+        }
+        for clock in &mut found {
+            let all: f64 = clock.iter().sum();
+            clock.iter_mut().for_each(|it| *it /= all);
+        }
+        Some((found, solution.value(least) * unit))
     }
 
     /// By how much the least time of a plan is above the largest bound, relative to it: by nothing where it is no
@@ -285,14 +363,14 @@ impl Clocks {
         match self.cost {
             None => plan.proof,
             Some(_) if self.gap() <= EXACT => Proof::Optimal,
-            Some(_) => Proof::Gap { lower_bound: self.bound.min(self.time) },
+            Some(_) => Proof::Gap { lower_bound: self.bound.min(self.time).min(plan.seconds()) },
         }
     }
 }
 
 /// Whether shares of both clocks are the same.
-fn are_close(one: &[f64; 2], other: &[f64; 2]) -> bool {
-    one.iter().zip(other).all(|(one, other)| (one - other).abs() <= ALIKE)
+fn are_close(one: &Shares, other: &Shares) -> bool {
+    one.iter().flatten().zip(other.iter().flatten()).all(|(one, other)| (one - other).abs() <= ALIKE)
 }
 
 #[cfg(test)]

@@ -7,7 +7,7 @@
 
 pub mod unequal; // stages on meshes that differ
 
-use plan::by_two_clocks;
+use plan::by_clocks;
 use rayon::prelude::*;
 use schedule::StageTimes;
 
@@ -116,7 +116,9 @@ pub struct BlockCost {
     pub times: StageTimes,
     /// What of it may run beside the rest (seconds).
     pub beside: StageTimes,
-    /// How much of the shorter of both is hidden by the longer, from 0 to 1: the same for all blocks.
+    /// What of gradients of values is exchanged while others could be computed (seconds).
+    pub waited: f64,
+    /// How much of what could be hidden is, from 0 to 1: the same for all blocks.
     pub hides: f64,
     /// Once in a step (seconds).
     pub update: f64,
@@ -137,6 +139,7 @@ impl BlockCost {
     pub const NOTHING: Self = Self {
         times: NO_TIME,
         beside: NO_TIME,
+        waited: 0.0,
         hides: 0.0,
         update: 0.0,
         resident: 0,
@@ -152,6 +155,7 @@ impl BlockCost {
             own.backward += other.backward;
             own.weight += other.weight;
         }
+        self.waited += other.waited;
         self.hides = self.hides.max(other.hides);
         self.update += other.update;
         self.resident = self.resident.saturating_add(other.resident);
@@ -161,9 +165,9 @@ impl BlockCost {
     }
 
     /// What a micro-batch takes in a schedule that splits gradients of parameters off or not, by two clocks for each
-    /// part of a step ([`by_two_clocks`], seconds).
+    /// part of a step ([`by_clocks`], seconds).
     pub fn taken(&self, splits: bool) -> StageTimes {
-        by_two_clocks(self.times, self.beside, self.hides, splits)
+        by_clocks(self.times, (self.beside, self.waited), self.hides, splits)
     }
 
     /// What it takes at least together with any others: all that may run beside something is hidden (seconds).
@@ -172,10 +176,10 @@ impl BlockCost {
         let less = |all: f64, beside: f64| all - self.hides * beside;
         let times = StageTimes {
             forward: less(self.times.forward, self.beside.forward),
-            backward: less(self.times.backward, self.beside.backward),
+            backward: less(self.times.backward, self.beside.backward + self.waited),
             weight: less(self.times.weight, self.beside.weight),
         };
-        Self { times, beside: NO_TIME, ..*self }
+        Self { times, beside: NO_TIME, waited: 0.0, ..*self }
     }
 
     /// What so many micro-batches and the update take (seconds).

@@ -19,6 +19,11 @@ impl Live {
     /// One micro-batch at a time.
     pub const ONE: Self = Self { backward: 1, gradients: 1, apart: 0 };
 
+    /// Whether gradients of weights are a part of their own, beside which nothing of the backward part is.
+    pub(crate) fn splits(self) -> bool {
+        self.apart > 0
+    }
+
     /// So many micro-batches, whose gradients of weights are made with the backward part.
     pub fn of(count: u64) -> Self {
         Self { backward: count, gradients: count, apart: 0 }

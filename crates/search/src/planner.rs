@@ -9,7 +9,7 @@ use rewrite::Offer;
 
 use crate::bound::Trail;
 use crate::chain::Width;
-use crate::clocks::{Clocks, Left, Taken};
+use crate::clocks::{Clocks, Left};
 use crate::compose::{early, memory};
 use crate::fixed::{apart, pins};
 use crate::live::Live;
@@ -166,10 +166,10 @@ fn plan_in(
     let spaces = trail(request).map(|it| it.spaces()).unwrap_or_default();
     let asked =
         Asked { request, pins, cuts: &cuts, numbers: &numbers, derive, offer, width, spaces: &spaces };
-    let mut clocks = Clocks::new(request.prices.beside());
+    let mut clocks = Clocks::new(request.prices.beside(), request.live.splits());
     let mut weighed = Weighed::new(asked, clocks.weights())?;
     let Least { made, mut near, mut bound, mut missed, .. } = weighed.least(f64::INFINITY)?;
-    let mut taken = Taken::of(&made.plan);
+    let mut taken = made.taken();
     let mut seen = vec![(made.choices.clone(), taken)];
     let mut best = made;
     let enough = (request.enough)(&best.plan);
@@ -177,7 +177,7 @@ fn plan_in(
         // What fits by other weights is found, or is not needed.
         let mut other = weighed.at(clocks.weights());
         let Ok(found) = other.least(best.seconds()) else { break };
-        (weighed, bound, taken) = (other, found.bound, Taken::of(&found.made.plan));
+        (weighed, bound, taken) = (other, found.bound, found.made.taken());
         missed = missed.max(found.missed);
         seen.push((found.made.choices.clone(), taken));
         near.extend(found.near);

@@ -29,9 +29,18 @@ pub(super) fn costs(plan: &Plan, homes: &[usize], blocks: usize, cost: Option<f6
             add(homes[index], plan.graph.nodes[index].phase, (*seconds, false));
         }
     }
+    let mut waited = Vec::new();
     for (index, (transfer, beside)) in plan.transfers.iter().zip(plan.beside()).enumerate() {
         let (home, phase) = readers.first(plan, homes, transfer.value, Copy::Transferred(index));
         add(home, phase, (transfer.seconds, beside.is_some()));
+        if phase == Phase::Backward && beside.is_none() && transfer.travels() {
+            waited.push((home, transfer.seconds));
+        }
+    }
+    for (home, seconds) in waited {
+        if let Some(cost) = costs.get_mut(home) {
+            cost.waited += seconds;
+        }
     }
     for value in plan.graph.value_ids() {
         let bytes = plan.layouts[value.0].local_bytes(plan.graph.type_of(value));

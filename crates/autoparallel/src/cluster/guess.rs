@@ -180,7 +180,7 @@ impl<'a> Sizes<'a> {
             + reduced(apart, (setup.mesh.devices() / (stride * experts), stride * experts));
         let turn = work + of_values + of_tokens;
         // Gradients are summed beside computing, where a machine does that.
-        let load = Load { alone: runs * turn, ahead: 0.0, behind: of_gradients };
+        let load = Load { alone: runs * turn, behind: of_gradients, ..Load::default() };
         let hidden = load.hidden(self.machine.transport.cost_beside());
         let seconds = runs * turn + (groups - 1.0) * turn / 2.0 + of_gradients - hidden;
         let kept = match setup.recompute {

@@ -163,7 +163,7 @@ fn gathers_go_ahead_within_what_is_held() {
     assert_eq!(shown(&before[0]), "g1 p1 g2 p2 g3 p3 g4 p4 g5 p5 g6 p6");
     let programs = lower(&priced(&plan, || 4.0, || 2.0)).unwrap();
     verify(&programs).unwrap();
-    assert_eq!(shown(&programs[0]), "g1 p1 g2 p2 g3 g4 g5 p3 p4 g6 p5 p6");
+    assert_eq!(shown(&programs[0]), "g1 p1 g2 p2 g3 g4 g5 p3 g6 p4 p5 p6");
     assert!(programs[0].arena <= before[0].arena);
     // Where all are as large, there is never room.
     let plan = gathered(&[16; 5]).plan;

@@ -55,17 +55,21 @@ fn times(plan: &Plan, found: &mut Violations) -> f64 {
 }
 
 /// No more is hidden of the loss, or of the gradients, than there is of what need not be waited for, nor than
-/// there is of the rest.
+/// there is of the rest; and beside exchanges that are waited for, no more than they take, nor than gradients of
+/// parameters.
 fn hidden(plan: &Plan, found: &mut Violations) {
     let (graph, prepared) = (&plan.graph, plan.graph.prepared());
-    // Of forward and backward, what stands in the way and what does not.
+    // Of forward and backward, what stands in the way and what does not; of what does, exchanges for gradients of
+    // values, and what gradients of parameters take.
     let mut sums = [[0.0; 2]; 2];
+    let [mut waited, mut apart] = [0.0; 2];
     let part = |phase: Phase| usize::from(phase != Phase::Forward);
     for (node, assignment) in graph.nodes.iter().zip(&plan.assignments) {
         if let Assignment::Computed { seconds, .. } = assignment
             && node.phase != Phase::Update
         {
             sums[part(node.phase)][0] += seconds;
+            apart += if node.phase == Phase::Gradient { *seconds } else { 0.0 };
         }
     }
     for (transfer, read) in plan.transfers.iter().zip(first_read(plan)) {
@@ -79,13 +83,21 @@ fn hidden(plan: &Plan, found: &mut Violations) {
             Source::Result { node, .. } => graph.node(*node).phase == Phase::Gradient,
             _ => false,
         };
+        let is_for_gradient = read == Phase::Gradient;
+        let is_beside = travels && (is_weight || is_gradient || is_for_gradient);
         if read != Phase::Update {
-            sums[part(read)][usize::from(travels && (is_weight || is_gradient))] += transfer.seconds;
+            sums[part(read)][usize::from(is_beside)] += transfer.seconds;
+        }
+        match (is_beside, read) {
+            (false, Phase::Gradient) => apart += transfer.seconds,
+            (false, Phase::Backward) if travels => waited += transfer.seconds,
+            _ => {}
         }
     }
+    let within = [0.0, f64::min(waited, apart)];
     let said = [("forward", plan.hidden.forward), ("backward", plan.hidden.backward)];
-    for ((name, seconds), [alone, beside]) in said.into_iter().zip(sums) {
-        let most = alone.min(beside);
+    for (((name, seconds), [alone, beside]), within) in said.into_iter().zip(sums).zip(within) {
+        let most = within + beside.min(alone - within);
         if !(is_time(seconds) && seconds <= most * (1.0 + TOLERANCE)) {
             let message = format!("hides {seconds} seconds, expected from 0 to {most}");
             found.add("estimate", format!("hidden.{name}"), message);

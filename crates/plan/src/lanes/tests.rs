@@ -2,7 +2,7 @@
 
 use planner_ir::ValueId;
 
-use super::{Exchange, Lanes};
+use super::{Does, Exchange, Happens, Lanes, Way, beside_what_is_waited_for, load};
 use crate::clocks::{Beside, Load};
 use crate::plan::Copy;
 
@@ -89,4 +89,54 @@ fn no_more_is_hidden_than_of_the_sums() {
         }
         assert!(both.hidden(None) <= 0.0);
     }
+}
+
+/// Of what is waited for, as much has gradients of parameters beside it as were made before it and are not beside
+/// anything else; and of these the last ones first.
+#[test]
+fn gradients_run_beside_what_is_waited_for_after_them() {
+    let mut partly = 0;
+    for seed in 0..500 {
+        let mut next = numbers(seed);
+        let ways = [Way::Alone, Way::Waited, Way::Apart, Way::Apart, Way::Waited];
+        let happens: Vec<Happens> = (0..12)
+            .map(|_| {
+                let drawn = next();
+                let way = ways.into_iter().zip([2.0, 4.0, 6.0, 8.0, 10.0]).find(|it| drawn < it.1);
+                let (way, _) = way.expect("is below 10");
+                Happens { does: Does::Transfer(0), way, seconds: next() }
+            })
+            .collect();
+        let beside = beside_what_is_waited_for(&happens);
+        let mut left = vec![0.0; happens.len()];
+        for (index, it) in happens.iter().enumerate() {
+            match it.way {
+                Way::Apart => left[index] = it.seconds,
+                Way::Waited => {
+                    let there: f64 = left.iter().sum();
+                    assert!(
+                        (beside[index] - it.seconds.min(there)).abs() < 1e-9,
+                        "{seed}: {happens:?}, {beside:?}"
+                    );
+                    let mut wanted = beside[index];
+                    for it in left.iter_mut().rev() {
+                        let both = it.min(wanted);
+                        (*it, wanted) = (*it - both, wanted - both);
+                    }
+                    partly += usize::from(there > 0.0 && there < it.seconds);
+                }
+                Way::Alone | Way::Beside(_) => assert!(beside[index] <= 0.0),
+            }
+        }
+        for (index, it) in happens.iter().enumerate().filter(|it| it.1.way == Way::Apart) {
+            assert!(
+                (beside[index] + left[index] - it.seconds).abs() < 1e-9,
+                "{seed}: {happens:?}, {beside:?}"
+            );
+        }
+        let load = load(&happens);
+        let all: f64 = happens.iter().zip(&beside).filter(|it| it.0.way == Way::Waited).map(|it| it.1).sum();
+        assert!(all <= load.hidden(Some(0.0)) + 1e-9);
+    }
+    assert!(partly > 100, "{partly}");
 }

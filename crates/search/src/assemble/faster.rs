@@ -6,7 +6,7 @@
 //! It may still hold less, so what is said of a search under a memory bound is said of the
 //! partitions that are left.
 
-use plan::{Clock, beside};
+use plan::beside;
 use planner_ir::{Node, NodeId, ValueId};
 
 use super::Assembly;
@@ -92,10 +92,8 @@ impl Assembly<'_> {
             self.assembled.found[self.assembled.ways[value.0]].time(from, to)
         };
         let taken = |(&value, (&from, &to)): (&ValueId, (&usize, &usize))| {
-            let beside = beside(graph, value, self.space.prepared[value.0], *phase);
-            let clock = Clock::of(*phase);
-            let counts = clock.filter(|_| beside.is_some()).map_or(at.alone(clock), |it| at.beside(it));
-            counts.max(at.alone(clock)) * way(value, from, to)
+            let beside = beside(graph, value, self.space.prepared[value.0], (*phase, true));
+            at.exchanged(*phase, beside.is_some()).max(at.alone(*phase)) * way(value, from, to)
         };
         let taken: f64 = operands.iter().zip(own.operands.iter().zip(&other.operands)).map(taken).sum();
         // What uses results is not looked for.

@@ -2,7 +2,6 @@
 
 use std::collections::BTreeMap;
 
-use plan::Clock;
 use planner_ir::Phase;
 
 use super::{Assembled, scaled};
@@ -13,8 +12,8 @@ use crate::section::Section;
 /// How much a second counts of moves of a value.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) enum Pace {
-    /// It is used first on this clock, or in the update; exchanges may run beside what stands in the way, or not.
-    Used { clock: Option<Clock>, is_beside: bool },
+    /// It is used first in this phase; exchanges may run beside what stands in the way, or not.
+    Used { phase: Phase, is_beside: bool },
     /// Other sections use it, when is not known; it is made in this phase, if it is made while the program runs.
     Unknown { made: Option<Phase> },
 }
@@ -24,17 +23,22 @@ impl Pace {
     /// can be then.
     fn at(self, weights: &Weights) -> [f64; 2] {
         match self {
-            Self::Used { clock, is_beside } => {
-                let alone = weights.alone(clock);
-                [alone, clock.filter(|_| is_beside).map_or(alone, |clock| weights.beside(clock))]
-            }
+            Self::Used { phase, is_beside } => [weights.alone(phase), weights.exchanged(phase, is_beside)],
             Self::Unknown { made } => {
-                let [forward, backward] = Clock::ALL.map(|clock| weights.alone(Some(clock)));
-                match made {
-                    Some(Phase::Forward) => [forward.min(backward); 2],
-                    Some(Phase::Backward) => [backward; 2],
-                    _ => [forward.min(backward), weights.least()],
+                let made_before = |phase: &Phase| match made {
+                    Some(made @ (Phase::Forward | Phase::Backward)) => made <= *phase,
+                    _ => true,
+                };
+                let phases = Phase::ALL.into_iter().filter(made_before);
+                let [mut alone, mut exchanged] = [f64::INFINITY; 2];
+                for phase in phases {
+                    alone = alone.min(weights.alone(phase));
+                    // What is made for the gradient of a parameter, or is at rest, may travel beside computing.
+                    let beside =
+                        phase == Phase::Gradient || !matches!(made, Some(Phase::Forward | Phase::Backward));
+                    exchanged = exchanged.min(weights.exchanged(phase, beside));
                 }
+                [alone, exchanged]
             }
         }
     }
@@ -65,7 +69,7 @@ impl Assembled {
         let graph = &section.graph;
         for (node, done) in graph.node_ids().zip(&self.work) {
             let Some(done) = done else { continue };
-            let weight = weights.alone(Clock::of(graph.node(node).phase));
+            let weight = weights.alone(graph.node(node).phase);
             let runs = real(graph.runs(node));
             let times = problem.times[done.node].iter_mut().zip(&done.choices);
             times.for_each(|(time, &choice)| *time += weight * (runs * self.seconds[node.0][choice]));

@@ -1,6 +1,6 @@
 //! When a value is used, how often, and how much a second counts of moves for it.
 
-use plan::{Clock, beside};
+use plan::beside;
 use planner_ir::{Phase, Source, ValueId};
 
 use super::weigh::Pace;
@@ -19,10 +19,9 @@ impl Assembly<'_> {
         let phases: Option<Vec<Phase>> = uses.iter().map(phase).collect();
         let is_prepared = self.space.prepared[value.0];
         match phases.and_then(|phases| phases.into_iter().min()) {
-            Some(first) => Pace::Used {
-                clock: Clock::of(first),
-                is_beside: beside(graph, value, is_prepared, first).is_some(),
-            },
+            Some(first) => {
+                Pace::Used { phase: first, is_beside: beside(graph, value, is_prepared, first).is_some() }
+            }
             None => Pace::Unknown { made: self.phase(value).filter(|_| !is_prepared) },
         }
     }

@@ -20,16 +20,21 @@ struct Point {
 
 impl Point {
     fn time(&self, cost: f64) -> f64 {
-        let longer = |load: &Load| (load.alone + cost * load.beside()).max(load.beside() + cost * load.alone);
-        self.update + self.loads.iter().map(longer).sum::<f64>()
+        let takes = |load: &Load| load.all() - load.hidden(Some(cost));
+        self.update + self.loads.iter().map(takes).sum::<f64>()
     }
 
     fn weighed(&self, weights: &Weights) -> f64 {
-        let on = |clock: Clock| {
-            let load = &self.loads[clock as usize];
-            weights.alone(Some(clock)) * load.alone + weights.beside(clock) * load.beside()
+        let [forward, backward] = &self.loads;
+        let on = |phase: Phase, load: &Load| {
+            weights.alone(phase) * load.alone + weights.exchanged(phase, true) * load.beside()
         };
-        weights.alone(None) * self.update + Clock::ALL.into_iter().map(on).sum::<f64>()
+        let of_gradients = weights.alone(Phase::Gradient) * backward.apart
+            + weights.exchanged(Phase::Backward, false) * backward.waited;
+        weights.alone(Phase::Update) * self.update
+            + on(Phase::Forward, forward)
+            + on(Phase::Backward, backward)
+            + of_gradients
     }
 }
 
@@ -43,18 +48,19 @@ fn the_least_time_lies_between_bound_and_plan() {
         let mut points = Vec::new();
         for _ in 0..u.int_in_range(1..=12)? {
             let mut number = || Ok::<f64, arbtest::arbitrary::Error>(f64::from(u.int_in_range(0..=40_u8)?));
-            let mut load = || {
-                Ok::<Load, arbtest::arbitrary::Error>(Load {
-                    alone: number()?,
-                    ahead: number()?,
-                    behind: 0.0,
-                })
+            let mut load = |is_backward: bool| {
+                let mut numbers = [0.0; 4];
+                for it in numbers.iter_mut().take(if is_backward { 4 } else { 2 }) {
+                    *it = number()?;
+                }
+                let [alone, ahead, waited, apart] = numbers;
+                Ok::<Load, arbtest::arbitrary::Error>(Load { alone, waited, apart, ahead, behind: 0.0 })
             };
-            let loads = [load()?, load()?];
+            let loads = [load(false)?, load(true)?];
             points.push(Point { loads, update: number()? });
         }
         let least = points.iter().map(|it| it.time(cost)).fold(f64::INFINITY, f64::min);
-        let mut clocks = Clocks::new(Some(cost));
+        let mut clocks = Clocks::new(Some(cost), false);
         let mut tried = 0;
         loop {
             let weights = clocks.weights();
@@ -73,7 +79,12 @@ fn the_least_time_lies_between_bound_and_plan() {
         } else if !clocks.is_settled() {
             gaps += 1;
         }
-        let hides = points.iter().all(|it| it.loads.iter().all(|load| load.beside() <= load.alone));
+        let hides = points.iter().all(|it| {
+            let [forward, backward] = it.loads;
+            forward.beside() <= forward.alone
+                && backward.waited <= backward.apart
+                && backward.beside() <= backward.alone
+        });
         assert!(!hides || tried == 1 && clocks.gap() <= EXACT);
         Ok(())
     })
@@ -88,10 +99,16 @@ fn no_weights_are_tried_twice() {
     let mut several = 0;
     for seed in 0..200 {
         let mut dice = crate::problem::tests::Dice(seed);
-        let mut load = || Load { alone: dice.time(40), ahead: dice.time(40), behind: 0.0 };
+        let mut load = || Load {
+            alone: dice.time(40),
+            waited: dice.time(20),
+            apart: dice.time(20),
+            ahead: dice.time(40),
+            behind: 0.0,
+        };
         let points: Vec<Point> =
-            (0..8).map(|_| Point { loads: [load(), load()], update: load().alone }).collect();
-        let (mut clocks, mut tried) = (Clocks::new(Some(0.125)), Vec::new());
+            (0..8).map(|_| Point { loads: [load().one_by_one(), load()], update: load().alone }).collect();
+        let (mut clocks, mut tried) = (Clocks::new(Some(0.125), false), Vec::new());
         loop {
             let weights = clocks.weights();
             assert!(!tried.contains(&weights), "seed {seed}: {weights:?} after {tried:?}");
@@ -124,8 +141,14 @@ fn no_plan_takes_less_than_by_any_weights() {
         let prices = MachinePrices::new(&machine, &mesh_).expect("suits");
         let cost = prices.beside().expect("exchanges beside computing");
         let cut = Cut { graph: &trained.step.graph, sections: &sections };
-        let shares = [[1.0, 1.0], [0.0, 0.0], [1.0, 0.0], [0.25, 0.75], [0.5, 0.5]];
-        let weights = shares.map(|it| Weights::of(it, cost));
+        let shares = [
+            ONE_SUM,
+            [[0.0, 0.0, 1.0, 0.0], [0.0, 0.0, 1.0, 0.0]],
+            [[1.0, 0.0, 0.0, 0.0], [1.0, 0.0, 0.0, 0.0]],
+            [[0.25, 0.0, 0.75, 0.0], [0.25, 0.25, 0.25, 0.25]],
+            [[0.5, 0.0, 0.5, 0.0], [0.0, 0.5, 0.0, 0.5]],
+        ];
+        let weights = shares.map(|it| Weights::of(it, (cost, false)));
         let offer = rewrite::Offer { steps: rewrite::Steps::One, ..Default::default() };
         let known = (&prices as &dyn Prices, &rewrite::Spaces::default(), weights[0]);
         let program = Prepared::new(cut, &mesh_, known, (offer, crate::Live::ONE), (None, &[]));

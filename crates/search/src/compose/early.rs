@@ -36,7 +36,7 @@ pub fn kept(plan: &Plan, homes: &[usize], blocks: usize) -> Vec<(Kept, u64)> {
 fn in_order(mut walk: Walk<'_>, plan: &Plan, live: Live) -> u64 {
     let most = |walk: &Walk<'_>| walk.most(live).iter().sum::<u64>();
     let before = most(&walk);
-    for lanes in plan.lanes() {
+    for lanes in plan.lanes(Some(0.0)) {
         let load = lanes.load();
         // How much longer it takes for what runs beside it.
         let pace = if load.alone > 0.0 { (load.beside() / load.alone).max(1.0) } else { 1.0 };

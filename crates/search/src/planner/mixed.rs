@@ -8,7 +8,7 @@
 //! kind a step takes as long by this sum, and 10 % longer by the simulator, for the first run has nothing to hide
 //! behind.
 
-use plan::Clock;
+use plan::{Clock, SUMS};
 
 use super::weighed::{Made, Weighed};
 use crate::chain::ChainChoices;
@@ -31,11 +31,12 @@ pub(super) fn between(
 ) -> Result<Made, PlanError> {
     let mut pairs: Vec<[usize; 2]> = Vec::new();
     for clock in Clock::ALL {
-        let last = |longer: bool| seen.iter().rposition(|it| it.1.is_longer_beside(clock) == longer);
-        if let (Some(alone), Some(beside)) = (last(false), last(true))
-            && !pairs.contains(&[alone, beside])
-        {
-            pairs.push([alone, beside]);
+        let longest: Vec<usize> = seen.iter().map(|it| clocks.longest(&it.1, clock)).collect();
+        let last = |sum: usize| longest.iter().rposition(|&it| it == sum);
+        let ends: Vec<usize> = (0..SUMS).filter_map(last).collect();
+        for (number, &one) in ends.iter().enumerate() {
+            let new = ends[number + 1..].iter().map(|&other| [one, other]).filter(|it| !pairs.contains(it));
+            pairs.extend(new.collect::<Vec<_>>());
         }
     }
     for pair in pairs {
@@ -72,7 +73,7 @@ fn mixed(weighed: &mut Weighed<'_>, kinds: [&Seen; 2], clocks: &Clocks) -> Resul
         }
         tried.push(many);
         let Some(made) = written(weighed, choices, [many, most])? else { break };
-        let joined = clocks.sums(&Taken::of(&made.plan)).and(-1.0, &without(many));
+        let joined = clocks.sums(&made.taken()).and(-1.0, &without(many));
         each = Sums::default().and(1.0 / meetings(many), &joined);
         if best.as_ref().is_none_or(|best| made.seconds() < best.seconds()) {
             best = Some(made);

@@ -9,7 +9,7 @@ use rewrite::{Offer, Space, Spaces};
 use super::{Derive, Derived, trail, wanted};
 use crate::bound::{Joints, Solver};
 use crate::chain::{Chain, ChainChoices, Width};
-use crate::clocks::Weights;
+use crate::clocks::{Taken, Weights};
 use crate::compose::save;
 use crate::compose::{Composed, Part, compose, estimate, memory};
 use crate::derive::stand;
@@ -60,6 +60,9 @@ pub(super) struct Made {
     pub(super) choices: ChainChoices,
     /// For each operation, how it would be done with one slot for what rotates, if it can be.
     in_place: Vec<Option<InPlace>>,
+    /// What it would say is hidden if gradients of parameters were a part of their own, and whether they are.
+    apart: Hidden,
+    splits: bool,
 }
 
 /// The plan of least time by weights.
@@ -94,8 +97,21 @@ struct Held {
 }
 
 impl Made {
+    /// Says what of it is hidden.
+    fn hide(&mut self, request: &Request<'_>) {
+        let cost = request.prices.beside();
+        self.plan.hidden = self.plan.hidden_at(cost);
+        self.apart = if self.splits { self.plan.hidden_apart(cost) } else { self.plan.hidden };
+    }
+
+    /// What it takes where it is searched for: by the schedule of its stage (seconds).
     pub(super) fn seconds(&self) -> f64 {
-        self.plan.seconds()
+        self.plan.seconds() + self.plan.hidden_seconds() - self.plan.seconds_of(self.apart)
+    }
+
+    /// What is on its clocks.
+    pub(super) fn taken(&self) -> Taken {
+        Taken::of(&self.plan, self.seconds(), self.splits)
     }
 }
 
@@ -241,7 +257,7 @@ impl<'a> Weighed<'a> {
             let mut other = made.clone();
             save(&mut other.plan, &made.in_place, bytes - request.capacity);
             other.plan.estimate = estimate(&other.plan, request.prices);
-            other.plan.hidden = other.plan.hidden_at(request.prices.beside());
+            other.hide(request);
             saved = (held_by(request, &mut other.plan)?[0] <= request.capacity).then_some(other);
         }
         Ok(Held { made, bytes, late, saved })
@@ -279,8 +295,10 @@ impl<'a> Weighed<'a> {
             space: size(&self.programs),
         };
         plan.estimate = estimate(&plan, request.prices);
-        plan.hidden = plan.hidden_at(request.prices.beside());
-        Ok(Made { plan, variants, choices: choices.clone(), in_place })
+        let (apart, splits) = (Hidden::default(), request.live.splits());
+        let mut made = Made { plan, variants, choices: choices.clone(), in_place, apart, splits };
+        made.hide(request);
+        Ok(made)
     }
 
     fn blocks(&self, choices: &ChainChoices) -> Vec<Block> {

@@ -45,9 +45,11 @@ impl World {
                     gradients: u.int_in_range(0..=5)?,
                     apart: u.int_in_range(0..=5)?,
                 };
+                let beside = beside(u, times)?;
                 of.push(BlockCost {
                     times,
-                    beside: beside(u, times)?,
+                    beside,
+                    waited: (times.backward - beside.backward) * f64::from(u.int_in_range(0_u8..=2)?) / 2.0,
                     hides,
                     update,
                     resident: u.int_in_range(0..=9)?,
