@@ -11,16 +11,19 @@ impl Assembly<'_> {
     pub(super) fn pace(&self, value: ValueId, uses: &[Use]) -> Pace {
         let graph = &self.section.graph;
         let phase = |it: &Use| match it {
-            Use::Operand(node, _) => Some(graph.node(*node).phase),
-            Use::Carried(state) if self.summed[state.0] => Some(Phase::Gradient),
-            Use::Carried(_) => Some(Phase::Update),
+            Use::Operand(node, _) => Some((graph.node(*node).phase, true)),
+            Use::Carried(state) if self.summed[state.0] => Some((Phase::Gradient, false)),
+            Use::Carried(_) => Some((Phase::Update, false)),
             Use::Delivery | Use::Giving => None,
         };
-        let phases: Option<Vec<Phase>> = uses.iter().map(phase).collect();
+        let phases: Option<Vec<(Phase, bool)>> = uses.iter().map(phase).collect();
         let is_prepared = self.space.prepared[value.0];
-        match phases.and_then(|phases| phases.into_iter().min()) {
-            Some(first) => {
-                Pace::Used { phase: first, is_beside: beside(graph, value, is_prepared, first).is_some() }
+        let is_used = |phases: &[(Phase, bool)]| phases.iter().any(|it| it.1);
+        let first = phases.and_then(|it| Some((it.iter().map(|it| it.0).min()?, is_used(&it))));
+        match first {
+            Some(read) => {
+                let is_beside = beside(graph, value, is_prepared, read).is_some();
+                Pace::Used { phase: read.0, is_beside }
             }
             None => Pace::Unknown { made: self.phase(value).filter(|_| !is_prepared) },
         }
