@@ -57,7 +57,12 @@ pub fn operation(device: &Device, work: &Work<'_>) -> Seconds {
                 true => Precision::of(results[0].dtype),
                 false => Precision::of_op(op, operands[0].dtype),
             };
-            product(device, batch, [m, n, k], precision) + turning + widening
+            let mut product = MatrixProduct::forward(batch, [m, n, k], precision);
+            if let Some(addend) = op.addend(operands.len()) {
+                // What is there is read, and written again.
+                product.per_result = Bytes(operands[addend].dtype.bytes() + results[0].dtype.bytes());
+            }
+            multiplied(device, &product) + turning + widening
         }
         OpClass::Attention(AttentionClass::Forward(attributes)) => {
             let it = attention(attributes, work);
@@ -235,9 +240,12 @@ pub fn touch(device: &Device, operands: &[Type], results: &[Type]) -> Seconds {
 }
 
 fn product(device: &Device, batch: u64, [m, n, k]: [u64; 3], precision: Precision) -> Seconds {
-    let product = MatrixProduct::forward(batch, [m, n, k], precision);
-    let tiled = matrix_product(device, &product);
-    if m > 1 && n > 1 {
+    multiplied(device, &MatrixProduct::forward(batch, [m, n, k], precision))
+}
+
+fn multiplied(device: &Device, product: &MatrixProduct) -> Seconds {
+    let tiled = matrix_product(device, product);
+    if product.m > 1 && product.n > 1 {
         return tiled;
     }
     // What has one row or column is no work for tiles: all processors read it as it lies.
@@ -275,9 +283,9 @@ pub(crate) fn expert_weights(operands: &[Type]) -> u64 {
 pub(crate) fn product_sizes(contract: &Contract, operands: &[Type]) -> [u64; 4] {
     let mut sizes = [1; 4];
     let both = |label: &Label| contract.left.contains(label) && contract.right.contains(label);
-    let shape = |it: usize| match operands.get(it + 2) {
-        Some(scales) => numbers(&operands[it], scales).shape,
-        None => operands[it].shape.clone(),
+    let shape = |it: usize| match operands {
+        [_, _, _, _, ..] => numbers(&operands[it], &operands[it + 2]).shape,
+        _ => operands[it].shape.clone(),
     };
     for (labels, shape, alone) in [(&contract.left, shape(0), 1), (&contract.right, shape(1), 2)] {
         for (label, &extent) in labels.iter().zip(&shape) {

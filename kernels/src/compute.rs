@@ -8,9 +8,10 @@ use crate::array::{Array, Tensor, TensorMut, byte_count};
 use crate::attention::Turn;
 use crate::error::KernelError;
 use crate::norm::{Centre, Scale};
+use crate::number::{Number, computed_as, with_number};
 use crate::pieces::in_pieces;
 use crate::reduce::{From, Own};
-use crate::widen::widened;
+use crate::widen::{converted, widened};
 use crate::{
     attention, cast, contract, conv, elementwise, experts, generate, indexing, loss, movement, narrow, norm,
     optimizer, order, quantised, recurrence, reduce, resize,
@@ -30,6 +31,10 @@ pub fn compute(op: &Op, operands: &[Tensor], results: &mut [TensorMut]) -> Resul
         check_bytes(y.bytes.len(), byte_count(y.dtype, y.shape)?)?;
         check_spans(y.shape.len(), y.spans.len())?;
     }
+    if let (Some(addend), [y]) = (op.addend(operands.len()), &mut results[..]) {
+        cast::cast(&operands[addend], y)?;
+        return add(op, &operands[..addend], y);
+    }
     if moves_bytes(op) {
         return picked(op, operands, results);
     }
@@ -38,6 +43,28 @@ pub fn compute(op: &Op, operands: &[Tensor], results: &mut [TensorMut]) -> Resul
             widened(operands, results, |operands, results| dispatch(op, operands, results))
         })
     })
+}
+
+/// Adds a block of a product of these operands, which are all but the addend, to what is there: each element is that
+/// of the product and a sum of their own, in the elements in which kernels compute, rounded once.
+pub fn add(op: &Op, factors: &[Tensor], y: &mut TensorMut) -> Result<(), KernelError> {
+    let wide = computed_as(y.dtype);
+    let mut product = Array::zeros(Type::new(wide, y.shape))?;
+    compute(op, factors, &mut [TensorMut { spans: y.spans, ..product.tensor_mut() }])?;
+    if wide == y.dtype {
+        return with_number!(wide, "a sum", T => added::<T>(product.elements()?, y.elements_mut()?));
+    }
+    let there = Tensor { dtype: y.dtype, shape: y.shape, bytes: y.bytes, spans: y.spans };
+    let mut sum = converted(&there, wide)?;
+    with_number!(wide, "a sum", T => {
+        added::<T>(product.elements()?, sum.tensor_mut().elements_mut()?)
+    })?;
+    cast::cast(&sum.tensor(), y)
+}
+
+fn added<T: Number>(more: &[T], to: &mut [T]) -> Result<(), KernelError> {
+    to.iter_mut().zip(more).for_each(|(to, more)| *to = to.plus(*more));
+    Ok(())
 }
 
 /// Computes an operation's whole results from whole operands.

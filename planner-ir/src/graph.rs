@@ -207,9 +207,18 @@ pub struct Output {
 }
 
 impl Node {
-    /// Whether it adds up what micro-batches make, if an operand is such a sum.
-    fn adds_up(&self) -> bool {
-        self.op == Op::Binary(Binary::Add) && self.phase != Phase::Update
+    /// What it adds to: both operands of a sum, or the addend of a product.
+    pub fn addends(&self) -> &[ValueId] {
+        match self.op.addend(self.operands.len()) {
+            Some(addend) => &self.operands[addend..=addend],
+            None if self.op == Op::Binary(Binary::Add) => &self.operands,
+            None => &[],
+        }
+    }
+
+    /// What it adds up of what micro-batches make, if one of these is such a sum.
+    fn adds_up(&self) -> &[ValueId] {
+        if self.phase == Phase::Update { &[] } else { self.addends() }
     }
 }
 
@@ -379,20 +388,17 @@ impl Graph {
         };
         let mut sums: Vec<Option<ValueId>> =
             self.value_ids().map(|value| is_summed(value).then_some(value)).collect();
-        for node in self.nodes.iter().filter(|node| node.adds_up()) {
-            sums[node.results[0].0] = node.operands.iter().find_map(|operand| sums[operand.0]);
+        for node in self.nodes.iter().filter(|node| !node.adds_up().is_empty()) {
+            sums[node.results[0].0] = node.adds_up().iter().find_map(|operand| sums[operand.0]);
         }
         for it in self.training.iter().flat_map(|training| &training.carried).filter(|it| is_summed(it.state))
         {
             let mut value = it.next;
             while sums[value.0].is_none() {
                 sums[value.0] = Some(it.state);
-                match self.value(value).source {
-                    Source::Result { node, .. } if self.node(node).adds_up() => {
-                        value = self.node(node).operands[0];
-                    }
-                    _ => break,
-                }
+                let Source::Result { node, .. } = self.value(value).source else { break };
+                let Some(&first) = self.node(node).adds_up().first() else { break };
+                value = first;
             }
         }
         sums

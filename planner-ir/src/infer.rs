@@ -294,7 +294,6 @@ impl Op {
             Self::Constant { .. } | Self::Fill { .. } | Self::Iota { .. } => (found == 0, "none"),
             Self::Binary(_)
             | Self::Gated(_)
-            | Self::Contract(_)
             | Self::Gather { .. }
             | Self::GatherElements { .. }
             | Self::GatherNd { .. }
@@ -316,13 +315,13 @@ impl Op {
             | Self::CrossEntropyGradient { .. }
             | Self::ScatterElements { .. }
             | Self::ScatterNd { .. } => (found == 3, "3"),
-            Self::LayerNorm { .. } | Self::Conv(_) => (found == 2 || found == 3, "2 or 3"),
+            Self::LayerNorm { .. } | Self::Conv(_) | Self::Contract(_) => (found == 2 || found == 3, "2 or 3"),
             Self::Dequantize { .. } => (found == 2 || found == 3, "2 or 3"),
             Self::RmsNorm { .. } => (found == 2, "2"),
             Self::AttentionMerge => (found == 4, "4"),
             Self::QuantizeNvfp4(it) if it.seed.is_some() => (found == 3, "3"),
             Self::QuantizeNvfp4(_) => (found == 2, "2"),
-            Self::ScaledContract { .. } => (found == 4 || found == 6, "4 or 6"),
+            Self::ScaledContract { .. } => ((4..=7).contains(&found), "4 to 7"),
             Self::Attention(Attention { sinks: true, .. }) => ((4..=7).contains(&found), "4 to 7"),
             Self::Attention(_) => ((3..=6).contains(&found), "3 to 6"),
             Self::AttentionGradient { mask: true, .. } => (found == 7 || found == 9, "7 or 9"),

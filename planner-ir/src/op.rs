@@ -64,7 +64,9 @@ pub enum Op {
     Cast(DType),
     /// `activation(a) * b`, broadcast: the gated units (SwiGLU is `Silu`).
     Gated(Unary),
-    /// A sum of products in index notation: every matrix product.
+    /// A sum of products in index notation: every matrix product. Operands a, b, and optionally what the sum is
+    /// added to, of the result's shape: of the elements of a and b, or of those in which these are accumulated,
+    /// and then the result is, without being rounded in between.
     Contract(Contract),
     /// One number for all the elements along some dimensions, whose extent becomes 1.
     Reduce {
@@ -419,7 +421,8 @@ pub enum Op {
     /// A sum of products of quantised numbers, each times its scale. Operands a and b, of 8 bits each, and the
     /// scales of a and of b: one number (f32) of no dimensions, or exponents plus 127 (u8) of as many blocks as
     /// they have along each dimension. Or of 4 bits, two in a byte (u8), the scales (f8e4m3fn) of their blocks,
-    /// and of each the scale of all (f32). Summed in f32.
+    /// and of each the scale of all (f32). Last, optionally, what the sum is added to, of the result's type.
+    /// Summed in f32.
     ScaledContract {
         /// The sum.
         contract: Contract,
@@ -442,6 +445,15 @@ impl Op {
     /// Whether it is a product of numbers of 8 bits, which have scales.
     pub fn has_scales(&self) -> bool {
         matches!(self, Self::ScaledContract { .. })
+    }
+
+    /// Which of so many operands a sum of products is added to, if there is one.
+    pub fn addend(&self, operands: usize) -> Option<usize> {
+        match self {
+            Self::Contract(_) if operands == 3 => Some(2),
+            Self::ScaledContract { .. } if operands == 5 || operands == 7 => Some(operands - 1),
+            _ => None,
+        }
     }
 
     /// Whether the operation leaves the bytes of its operand, of that type, as they are, so that

@@ -20,7 +20,7 @@ use plan::{Pipeline, Plan, Proof, Recipe, Recompute, Stage, held};
 use planner_ir::{Graph, Mesh, ValueId};
 use rayon::prelude::*;
 use reshard::Strategy;
-use rewrite::{Blocks, Steps};
+use rewrite::{Blocks, Steps, joined_as};
 use schedule::{Kind, Schedule, StageTimes, Verified, Work, timeline, verify};
 use search::cluster::{self, BlockCost};
 use search::{Fixed, Live, Rules, Trail};
@@ -355,7 +355,9 @@ fn made(
         for (number, (step, plan)) in stages.stages.iter().zip(plans.values()).enumerate() {
             let (first_device, kind) = (on[number].first, on[number].kind);
             let adapters = placed::adapters(&wanted.cluster.kinds()[kind]);
-            let plan = Plan { graph: step.graph.clone(), recipe: Some(recipe.clone()), ..Plan::clone(plan) };
+            // Stages of one form have one plan, but for names.
+            let graph = joined_as(&step.graph, &plan.graph).graph;
+            let plan = Plan { graph, recipe: Some(recipe.clone()), ..Plan::clone(plan) };
             planned.push(Stage { first_block: first[number], first_device, adapters, plan });
         }
         let (pipeline, least) =

@@ -190,7 +190,7 @@ impl Variants {
         let mut variants = self.clone();
         let Some(recipe) = self.recipe(&[0]) else { return variants };
         let step = step(&self.forward, &recipe);
-        let blocks = train::keepings(&self.forward, &step, &costs(plan));
+        let blocks = train::keepings(&self.forward, &step, &costs(plan, &step.graph));
         let most = blocks.iter().map(Vec::len).max().unwrap_or(0);
         // What has fewer ways keeps as little as it can.
         let level = |level: usize| {
@@ -200,7 +200,7 @@ impl Variants {
             Variant { products: Products::Apart, norms: Norms::Whole, again }
         };
         let levels: Vec<Variant> = (0..most).map(level).collect();
-        let offered = variants.offer(&plan.graph, &levels);
+        let offered = variants.offer(&step.graph, &levels);
         offered.unwrap_or_else(|error| unreachable!("a step was derived before: {error}"));
         variants
     }
@@ -210,9 +210,9 @@ impl Variants {
         &self.decisions
     }
 
-    /// The sections of the program of a recipe that was chosen among these.
-    pub fn sections(&self, recipe: &Recipe) -> Vec<Section> {
-        let step = step(&self.forward, recipe);
+    /// The sections of the program of a plan whose recipe was chosen among these.
+    pub fn sections(&self, recipe: &Recipe, planned: &Graph) -> Vec<Section> {
+        let step = step(&self.forward, recipe).joined_as(planned);
         self.phases.of(fold(&step.graph, &step.homes, &step.forward))
     }
 

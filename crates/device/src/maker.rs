@@ -11,7 +11,7 @@ use crate::error::DeviceError;
 use crate::exchange::Exchange;
 use crate::gpu::{self, Gpu, Memory};
 use crate::nvrtc::Nvrtc;
-use crate::products::{Places, Products};
+use crate::products::Products;
 use crate::rank::{Layout, Needs, Rank};
 use crate::ready::{self, Given, Kernels, Multiplied, Packed, Ready};
 use crate::settings::Settings;
@@ -211,17 +211,17 @@ impl<'a> Maker<'a> {
             if rank.bytes(to) == 0 {
                 return Ok(Ready::Nothing);
             }
-            if product.product.length == 0 {
+            if product.product.length == 0 && product.addend.is_none() {
                 return Ok(Ready::Zero(to));
             }
         }
         let mut given = Given::default();
         let on = rank.program.instructions[task.at].stream;
         rank.give(&mut given, on, &task.operands, &task.results, 0);
-        let places = Places { matrices: given.all(product.matrices)?, workspace: rank.workspace().0 };
+        let places = given.places(product.matrices, product.addend, rank.workspace().0)?;
         let [left, right, made] = product.dtypes;
         let found = match &mut self.products {
-            Some(products) if left == right => {
+            Some(products) if left == right && product.product.length > 0 => {
                 products.ready(&product.product, [left, made], places, service)?
             }
             _ => None,
@@ -235,6 +235,7 @@ impl<'a> Maker<'a> {
                 before: packed(&product.before)?,
                 after: packed(&product.after)?,
                 matrices: product.matrices,
+                addend: product.addend,
                 operands: task.operands.clone(),
                 results: task.results.clone(),
             }))),

@@ -76,6 +76,10 @@ impl Alike {
             Op::Contract(_) | Op::Reduce { .. } | Op::Attention(_) | Op::AttentionGradient { .. }
         );
         if is_apart {
+            // But for what a product is added to, which lies as the sum does.
+            if let (Some(addend), [sum]) = (compute.op.addend(compute.operands.len()), &compute.results[..]) {
+                self.join(program, compute.operands[addend].buffer.0, sum.buffer.0);
+            }
             return;
         }
         let Some(made) =
@@ -184,13 +188,14 @@ impl<'a> Orders<'a> {
         let mut wished = BTreeSet::new();
         for compute in around {
             let Op::Contract(contract) = &*compute.op else { continue };
-            let ([a, b], [y]) = (&self.pieces(&compute.operands)[..], &self.pieces(&compute.results)[..])
+            let ([a, b, ..], [y]) = (&self.pieces(&compute.operands)[..], &self.pieces(&compute.results)[..])
             else {
                 continue;
             };
             let blocks = compute.operands.iter().chain(&compute.results);
             for (value, _) in blocks.enumerate().filter(|it| members.contains(&it.1.buffer)) {
-                wished.extend(cuda::orders(contract, [a, b], y, value));
+                // What the product is added to has the labels of the result.
+                wished.extend(cuda::orders(contract, [a, b], y, value.min(2)));
             }
         }
         wished

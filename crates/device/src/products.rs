@@ -57,6 +57,8 @@ pub(crate) struct Product {
 pub(crate) struct Places {
     /// The left operand, the right one, the result.
     pub(crate) matrices: [u64; 3],
+    /// What the product is added to, if it is: as the result lies, perhaps there.
+    pub(crate) addend: Option<u64>,
     /// The start of what may be used.
     pub(crate) workspace: u64,
 }
@@ -98,7 +100,8 @@ impl Products {
         let Some(numbers) = Numbers::of(dtypes) else { return Ok(None) };
         let Some(sides) = Sides::of(product) else { return Ok(None) };
         let described = Described::new(&self.library, &sides, numbers)?;
-        let key = format!("{sides:?} {numbers:?} {}", self.workspace);
+        let added = if places.addend.is_some() { " added" } else { "" };
+        let key = format!("{sides:?} {numbers:?} {}{added}", self.workspace);
         if let Some(algorithm) = self.chosen.find(&key) {
             return Ok(Some(self.product(described, numbers, algorithm)));
         }
@@ -158,7 +161,7 @@ impl Product {
     /// Issues the product, which may use so many bytes of its workspace.
     pub(crate) fn compute(&self, places: Places, workspace: u64, stream: &Stream) -> Result<(), DeviceError> {
         let one = self.numbers.one();
-        let zero = self.numbers.zero();
+        let kept = if places.addend.is_some() { one } else { self.numbers.zero() };
         let [left, right, result] = places.matrices;
         let [first, second] = if self.described.turned { [right, left] } else { [left, right] };
         let pointer = |address: u64| {
@@ -178,8 +181,8 @@ impl Product {
                 self.described.layouts[0],
                 pointer(second),
                 self.described.layouts[1],
-                zero.as_ptr().cast(),
-                pointer(result),
+                kept.as_ptr().cast(),
+                pointer(places.addend.unwrap_or(result)),
                 self.described.layouts[2],
                 pointer(result).cast_mut(),
                 self.described.layouts[2],

@@ -69,6 +69,8 @@ pub(crate) struct Multiplied {
     pub(crate) after: Vec<Packed>,
     /// Where the operands and the result of the product are.
     pub(crate) matrices: [Argument; 3],
+    /// Where what it is added to is, if it is.
+    pub(crate) addend: Option<Argument>,
     pub(crate) operands: Vec<BufferId>,
     pub(crate) results: Vec<BufferId>,
 }
@@ -82,7 +84,7 @@ impl Multiplied {
         given: &mut Given,
     ) -> Result<(), DeviceError> {
         self.before.iter().try_for_each(|launch| launch.launch(stream, given))?;
-        let places = Places { matrices: given.all(self.matrices)?, workspace };
+        let places = given.places(self.matrices, self.addend, workspace)?;
         self.product.compute(places, bytes, stream)?;
         self.after.iter().try_for_each(|launch| launch.launch(stream, given))
     }
@@ -95,9 +97,15 @@ impl Given {
         value.ok_or_else(|| DeviceError::Program("a kernel has an argument that is not there".to_owned()))
     }
 
-    /// The same for three.
-    pub(crate) fn all(&self, [a, b, c]: [Argument; 3]) -> Result<[u64; 3], DeviceError> {
-        Ok([self.value(a)?, self.value(b)?, self.value(c)?])
+    /// Where the matrices of a product are, and what it is added to.
+    pub(crate) fn places(
+        &self,
+        [a, b, c]: [Argument; 3],
+        addend: Option<Argument>,
+        workspace: u64,
+    ) -> Result<Places, DeviceError> {
+        let matrices = [self.value(a)?, self.value(b)?, self.value(c)?];
+        Ok(Places { matrices, addend: addend.map(|it| self.value(it)).transpose()?, workspace })
     }
 }
 

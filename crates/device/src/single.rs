@@ -9,7 +9,7 @@ use crate::cache::loaded;
 use crate::error::DeviceError;
 use crate::gpu::{Gpu, Memory, Stream};
 use crate::nvrtc::Nvrtc;
-use crate::products::{Places, Products};
+use crate::products::Products;
 use crate::ready::{Given, Multiplied, Packed};
 
 /// What operands are filled with first, before that is copied over and over (bytes).
@@ -100,7 +100,7 @@ impl Maker {
         let room = self.gpu.memory(product.room)?;
         let mut given = Given::default();
         give(&mut given, &inputs, &outputs, &room);
-        let places = Places { matrices: given.all(product.matrices)?, workspace: self.workspace.start };
+        let places = given.places(product.matrices, product.addend, self.workspace.start)?;
         let [left, _, made] = product.dtypes;
         let ready = self.products.ready(&product.product, [left, made], places, stream)?;
         let none = || DeviceError::Program(format!("cuBLASLt has no algorithm for {:?}", product.product));
@@ -109,6 +109,7 @@ impl Maker {
             before: packed(&product.before)?,
             after: packed(&product.after)?,
             matrices: product.matrices,
+            addend: product.addend,
             operands: vec![],
             results: vec![],
         };

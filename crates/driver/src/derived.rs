@@ -8,6 +8,8 @@ use files::{given, plan_file};
 use import::{Bindings, ImportError, Positions};
 use plan::{Cache, Control, Pipeline, Plan, Recipe};
 use planner_ir::Graph;
+use search::{Section, fold};
+use train::Step;
 
 use crate::pipeline::{self, Decisions, Phases, Prepared, Training, parameters};
 
@@ -68,14 +70,32 @@ fn positions(plan: &Plan, cache: &Cache) -> Option<Positions> {
     })
 }
 
-/// The program of a plan cut into its blocks. That of a training step is derived again, from the
-/// model; where that is not there, or another program comes of it, there is nothing.
-pub fn prepared(path: &Path, plan: &Plan) -> Result<Option<Prepared>, Failure> {
-    let Some(recipe) = &plan.recipe else { return Ok(Some(pipeline::cut(&plan.graph))) };
+/// The program of a plan as it was before it was planned, cut into its blocks, and the blocks of the plan, if that can
+/// be cut. That of a training step is derived again, from the model; where that is not there, or another program comes
+/// of it, there is nothing.
+pub fn prepared(path: &Path, plan: &Plan) -> Result<Option<(Prepared, Option<Vec<Section>>)>, Failure> {
+    let Some(recipe) = &plan.recipe else {
+        let prepared = pipeline::cut(&plan.graph);
+        let sections = (prepared.graph == plan.graph).then(|| prepared.sections.clone());
+        return Ok(Some((prepared, sections)));
+    };
     let Ok(file) = plan_file::model(path, plan, None) else { return Ok(None) };
     let Ok(imported) = imported(&file, plan, None) else { return Ok(None) };
-    let prepared = pipeline::derived(&file, &imported, recipe)?;
-    Ok(Some(prepared).filter(|it| it.graph == plan.graph))
+    let (step, raised) = pipeline::derived(&file, &imported, recipe)?;
+    let planned = step.joined_as(&plan.graph);
+    if planned.graph != plan.graph {
+        return Ok(None);
+    }
+    let sections = |it: &Step| fold(&it.graph, &it.homes, &it.forward);
+    let prepared = Prepared {
+        sections: sections(&step),
+        graph: step.graph,
+        raised,
+        variants: None,
+        pinned: None,
+        fixed: Vec::new(),
+    };
+    Ok(Some((prepared, Some(sections(&planned)))))
 }
 
 /// The same with recomputation and how operations are spelled left open: the program of a plan as it was before it
@@ -94,7 +114,7 @@ pub fn trains(path: &Path, plan: &Plan, recipe: &Recipe, file: &ModelFile) -> Re
     let refused = |error: String| Failure::file(path, format!("the plan is rejected: {error}"));
     let imported = imported(file, plan, None)
         .map_err(|error| refused(format!("the model is not of these sizes: {error}")))?;
-    if pipeline::derived(file, &imported, recipe)?.graph != plan.graph {
+    if pipeline::derived(file, &imported, recipe)?.0.joined_as(&plan.graph).graph != plan.graph {
         return Err(refused(NOT_ITS_STEP.to_owned()));
     }
     Ok(())

@@ -15,7 +15,7 @@ use lower::{Alike, LowerError, Program};
 use plan::{Pipeline, Plan, Recipe};
 use planner_ir::Graph;
 use rewrite::RaiseStatistics;
-use search::fold;
+use train::Step;
 
 /// What the pipeline makes, in order.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -106,23 +106,17 @@ fn prepared(
     Ok(Prepared { graph, sections, raised, variants: Some(variants), pinned: None, fixed: vec![] })
 }
 
-/// The training step of a recipe that has its decisions about blocks, cut into blocks: how a plan's
-/// program came about.
-pub fn derived(file: &ModelFile, imported: &Graph, recipe: &Recipe) -> Result<Prepared, Failure> {
+/// The training step of a recipe that has its decisions about blocks: how a plan's program came about.
+pub fn derived(
+    file: &ModelFile,
+    imported: &Graph,
+    recipe: &Recipe,
+) -> Result<(Step, RaiseStatistics), Failure> {
     let refused = |error| Failure::file(&file.path, format!("cannot be trained so: {error}"));
     let tied = train::tied(imported, &recipe.roles.ties).map_err(refused)?;
     let raised = rewrite::raise(&tied).map_err(|error| Failure::internal("raise", error))?;
     let blocks = rewrite::blocks(&train::forward(&raised.graph, recipe).map_err(refused)?);
-    let step = train::step(&blocks, recipe).map_err(refused)?;
-    let sections = fold(&step.graph, &step.homes, &step.forward);
-    Ok(Prepared {
-        graph: step.graph,
-        sections,
-        raised: raised.statistics,
-        variants: None,
-        pinned: None,
-        fixed: Vec::new(),
-    })
+    Ok((train::step(&blocks, recipe).map_err(refused)?, raised.statistics))
 }
 
 /// The cheapest plan for a target, checked.

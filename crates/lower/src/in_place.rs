@@ -87,18 +87,24 @@ impl Places {
         reads.copied().filter(|&it| it < end).max()
     }
 
-    /// Whether an instruction may write where it reads.
-    fn writes_where_it_reads(&self, index: usize) -> bool {
-        match &self.program.instructions[index].action {
-            Action::Compute(compute) => self.program.is_elementwise(compute),
-            _ => false,
-        }
+    /// What an instruction may write over: buffers that it reads.
+    fn written_over(&self, index: usize) -> Vec<BufferId> {
+        let Action::Compute(compute) = &self.program.instructions[index].action else { return vec![] };
+        let over = |it: &usize| self.program.may_lie_over(compute, *it);
+        (0..compute.operands.len()).filter(over).map(|it| compute.operands[it].buffer).collect()
+    }
+
+    /// Whether an instruction may write a storage that it reads.
+    fn writes_where_it_reads(&self, index: usize, storage: StorageId) -> bool {
+        let Action::Compute(compute) = &self.program.instructions[index].action else { return false };
+        let lies = |it: &usize| self.program.buffer(compute.operands[*it].buffer).storage == storage;
+        (0..compute.operands.len()).filter(lies).all(|it| self.program.may_lie_over(compute, it))
     }
 
     /// Whether an instruction may write a storage that is read by none after it up to some.
     fn may_write(&self, index: usize, storage: StorageId, end: usize) -> bool {
         self.last_read(storage, end)
-            .is_none_or(|last| last < index || (last == index && self.writes_where_it_reads(index)))
+            .is_none_or(|last| last < index || (last == index && self.writes_where_it_reads(index, storage)))
     }
 
     /// Makes a state's next value in its place, if that can be: the value that the copy of that
@@ -118,8 +124,8 @@ impl Places {
         }
         let mut joined = vec![from];
         // Addends before the last: made from one another, each read for the last time there.
-        while self.writes_where_it_reads(write) {
-            let before = self.program.instructions[write].action.reads().into_iter().find(|&operand| {
+        loop {
+            let before = self.written_over(write).into_iter().find(|&operand| {
                 let earlier = self.maker(operand).filter(|&earlier| {
                     repetition.contains(&earlier) == repetition.contains(&write)
                         && self.may_write(earlier, state, end)
@@ -128,6 +134,7 @@ impl Places {
                     && !joined.contains(&operand)
                     && same_type(self, operand)
                     && self.reads[operand.0].iter().all(|&it| it <= write)
+                    && self.writes_where_it_reads(write, self.program.buffer(operand).storage)
             });
             let Some((operand, earlier)) = before.and_then(|it| Some((it, self.maker(it)?))) else { break };
             joined.push(operand);

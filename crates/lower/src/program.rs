@@ -331,6 +331,15 @@ impl Program {
             && compute.operands.iter().all(|operand| same(operand) || single(operand))
     }
 
+    /// Whether an operation's results may lie where it has this operand: it is element-wise, or a product that is
+    /// added to what is there.
+    pub fn may_lie_over(&self, compute: &Compute, operand: usize) -> bool {
+        let type_ = |block: &Block| &self.buffer(block.buffer).type_;
+        let adds = compute.op.addend(compute.operands.len()) == Some(operand)
+            && compute.results.iter().all(|it| type_(it) == type_(&compute.operands[operand]));
+        adds || self.is_elementwise(compute)
+    }
+
     /// What the rank holds, by kind (bytes): each kind at rest, and the arena at its peak.
     pub fn memory(&self) -> Vec<(&'static str, u64)> {
         let at_rest = |kind: Kind| {

@@ -1,4 +1,4 @@
-//! Results in the places of operands, element by element.
+//! Results in the places of operands, element by element, and products added to what is there.
 
 use kernels::{Array, KernelError, Tensor, TensorMut};
 use planner_ir::{DType, Op, Type};
@@ -23,6 +23,19 @@ impl<'a> Given<'a> {
             Self::Result(_) => None,
         }
     }
+}
+
+/// Computes a product that is added to what lies where its result is written; nothing if the operation is none, or
+/// something else lies there.
+pub(crate) fn add_in_place(
+    op: &Op,
+    operands: &[Given],
+    results: &mut [TensorMut],
+) -> Option<Result<(), KernelError>> {
+    let (addend, factors) = operands.split_last()?;
+    let (Given::Result(0), [y]) = (addend, results) else { return None };
+    let factors: Vec<Tensor> = factors.iter().map(Given::there).collect::<Option<_>>()?;
+    (op.addend(operands.len()) == Some(factors.len())).then(|| kernels::add(op, &factors, y))
 }
 
 /// Computes an operation each element of whose results is made from the elements at the same

@@ -13,7 +13,7 @@ mod view; // where the elements of a block lie, back through what moves elements
 mod prepared; // what is made of weights before the first step, block by block or whole
 mod free; // memory of this machine, beside what ranks on it take
 mod rank; // a rank and what it does with its instructions
-mod in_place; // results in the places of operands, element by element
+mod in_place; // results in the places of operands, element by element, and of what is added to
 mod memory; // reading and writing parts of one memory at the same time
 mod collective; // exchanges between ranks
 mod routed; // rows that go to the ranks that have parts which they use

@@ -16,7 +16,7 @@ use lower::{
 use crate::collective::{Member, Stop, Target};
 use crate::copy::copy;
 use crate::error::RunError;
-use crate::in_place::{Given, compute_in_place};
+use crate::in_place::{Given, add_in_place, compute_in_place};
 use crate::memory::{parts, read};
 use crate::transport::Transport;
 
@@ -290,7 +290,7 @@ impl Rank {
         let done = match there {
             Some(operands) => kernels::compute(&compute.op, &operands, &mut results),
             None if program.is_elementwise(compute) => compute_in_place(&compute.op, &operands, &mut results),
-            None => return Err(Fault::Memory),
+            None => add_in_place(&compute.op, &operands, &mut results).ok_or(Fault::Memory)?,
         };
         Ok(done.map_err(Stop::Kernel)?)
     }

@@ -17,11 +17,15 @@
 //! What a state becomes takes its place: its copy has the layout of the state at rest. A sum over
 //! micro-batches is held there, and what uses the whole sum takes it from there; several from a copy
 //! that is made of it once, so that what devices owe is summed once.
+//!
+//! A sum over micro-batches takes nothing by itself: a table of it and the product that it adds has its time, or what
+//! the product takes longer where it adds to the sum itself ([`rewrite::Added`]).
 
 mod faster; // partitions in time that are worth a place
 mod groups; // operations that are chosen together
 mod layouts; // the layouts in which a value may be
 mod memory; // what certainly is there
+mod sums; // products that add to sums over micro-batches
 mod weigh; // the problem where seconds count so
 mod when; // when a value is used, how often, and how much its moves count
 
@@ -29,7 +33,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
 use planner_ir::{Graph, Layout, Mesh, NodeId, Phase, Source, ValueId};
-use rewrite::Space;
+use rewrite::{Added, Space};
 
 use crate::clocks::Weights;
 use crate::manner::Whole;
@@ -37,9 +41,11 @@ use crate::prices::Prices;
 use crate::problem::{Problem, real};
 use crate::section::Section;
 use crate::ways::{Found, Ways};
+use sums::Joint;
 use weigh::{Joined, Moved, Pace};
 
 pub(crate) use memory::Counted;
+pub(crate) use sums::priced;
 
 /// What a section's problem is made of, and what its nodes stand for.
 #[derive(Debug, PartialEq)]
@@ -70,6 +76,8 @@ pub(crate) struct Assembled {
     joined: Vec<Joined>,
     /// What tables of moves are made of.
     moved: Vec<Moved>,
+    /// What sums over micro-batches take, by how what they add was made.
+    joints: Vec<Joint>,
 }
 
 /// The node that chooses an operation's partition.
@@ -106,6 +114,8 @@ struct Assembly<'a> {
     space: &'a Space,
     mesh: &'a Mesh,
     assembled: Assembled,
+    /// The products that may add to sums.
+    added: Vec<Added>,
     /// How much a second counts.
     weights: Weights,
     /// The numbers of moves.
@@ -152,7 +162,9 @@ pub(crate) fn assemble<'a>(
             found: Vec::new(),
             joined: Vec::new(),
             moved: Vec::new(),
+            joints: Vec::new(),
         },
+        added: sums::of(section, space),
         weights,
         moved: BTreeMap::new(),
         uses: uses(section, &space.prepared),
@@ -174,6 +186,7 @@ pub(crate) fn assemble<'a>(
     assembly.add_values();
     assembly.add_rests(prices);
     assembly.add_edges();
+    assembly.add_joints(prices);
     assembly.add_memory(counted, live);
     assembly.assembled
 }
@@ -216,7 +229,7 @@ impl Assembly<'_> {
                 self.assembled.seconds[node.0] = self.space.choices[node.0].iter().map(time).collect();
             }
         }
-        let groups = groups::groups(self.section, self.space, &self.assembled.seconds);
+        let groups = groups::groups(self.section, self.space, &self.assembled.seconds, &self.added);
         let mut kept = Vec::new();
         for group in &groups {
             let needed = self.needed(group);

@@ -4,6 +4,7 @@
 mod early; // what exchanges beside computing hold besides
 mod memory; // what a device holds
 mod saved; // less memory where that is too much
+mod sums; // products that add to sums over micro-batches
 
 use std::collections::BTreeMap;
 
@@ -20,6 +21,7 @@ use crate::section::{Repetition, Section};
 pub use early::{early, kept};
 pub use memory::memory;
 pub(crate) use saved::save;
+pub(crate) use sums::join;
 
 /// The parts of a plan that the choices decide.
 #[derive(Debug)]

@@ -1,6 +1,7 @@
 //! What a training step is.
 
 use planner_ir::{Graph, NodeId};
+use rewrite::Joined;
 
 /// A training step, and where its operations belong.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -18,4 +19,19 @@ pub struct Step {
     /// For each operation of the forward program, the one that does it forward: none for a conversion
     /// that is none here, and for what nothing needs.
     pub made: Vec<Option<NodeId>>,
+}
+
+impl Step {
+    /// The same with those products that add to sums in a program that was planned of it.
+    #[must_use]
+    pub fn joined_as(&self, planned: &Graph) -> Self {
+        let Joined { graph, nodes, .. } = rewrite::joined_as(&self.graph, planned);
+        let number = |it: &Option<NodeId>| nodes.binary_search(&(*it)?).ok().map(NodeId);
+        Self {
+            homes: nodes.iter().map(|it| self.homes[it.0]).collect(),
+            forward: nodes.iter().map(|it| number(&self.forward[it.0])).collect(),
+            made: self.made.iter().map(number).collect(),
+            graph,
+        }
+    }
 }

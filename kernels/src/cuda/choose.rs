@@ -122,7 +122,10 @@ fn one_result(op: &Op, operands: &[Piece], y: &Piece) -> Result<Work, Uncovered>
         (Op::Experts { activation, limit, active }, _) => {
             experts::experts(*activation, *limit, *active, operands, y)
         }
-        (Op::Contract(labels), [a, b]) => contract::contract(labels, [a, b], y),
+        (Op::Contract(labels), [a, b]) => contract::contract(labels, [a, b], None, y),
+        (Op::Contract(labels), [a, b, addend]) if addend.strides() == y.strides() => {
+            contract::contract(labels, [a, b], Some(addend), y)
+        }
         (Op::Gather { dim }, [_, _]) => indexing::gather(*dim, operands, y),
         (Op::GatherGradient { dim, .. }, [_, _]) => indexing::gather_gradient(*dim, operands, y),
         _ => Err(missing()),

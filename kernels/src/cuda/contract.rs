@@ -199,16 +199,29 @@ pub fn orders(contract: &Contract, operands: [&Piece; 2], y: &Piece, value: usiz
     vec![order([BATCHES, one, other]), order([BATCHES, other, one])]
 }
 
-/// `y[..] = sum of a[..] * b[..]`.
-pub(super) fn contract(contract: &Contract, operands: [&Piece; 2], y: &Piece) -> Result<Work, Uncovered> {
+/// `y[..] = sum of a[..] * b[..]`, and added to what lies as y does, if something is said.
+pub(super) fn contract(
+    contract: &Contract,
+    operands: [&Piece; 2],
+    addend: Option<&Piece>,
+    y: &Piece,
+) -> Result<Work, Uncovered> {
     let [a, b] = operands;
     let labels = Labels::new(contract, operands, y);
     let dtypes = [a, b, y].map(|it| it.type_.dtype);
+    let adds = match addend {
+        None => Adds::Nothing,
+        Some(it) if it.type_.dtype == y.type_.dtype => Adds::Operand,
+        Some(it) => {
+            let (is, made) = (it.type_.dtype, y.type_.dtype);
+            return Err(Uncovered::Missing(format!("a product of {made} that is added to {is}")));
+        }
+    };
     if !dtypes[0].is_float() {
-        return Ok(plain_product(&labels, dtypes));
+        return Ok(plain_product(&labels, dtypes, adds));
     }
     let count = |has: [bool; 3]| labels.levels(&labels.group(has)).count();
-    if count(ROWS) == 1 && count(COLUMNS) == 1 && dtypes[0] == dtypes[1] {
+    if count(ROWS) == 1 && count(COLUMNS) == 1 && dtypes[0] == dtypes[1] && adds == Adds::Nothing {
         let kept = labels.levels(&labels.lying(2, contract.result.clone()));
         let summed = labels.levels(&labels.group(LENGTH));
         return Ok(reduce::dots(dtypes[0], y.type_.dtype, kept, summed));
@@ -216,19 +229,29 @@ pub(super) fn contract(contract: &Contract, operands: [&Piece; 2], y: &Piece) ->
     let is_large = labels.elements(2).saturating_mul(count(LENGTH).unsigned_abs()) > SMALL;
     let found = labels.product().map(|it| ([false; 3], labels.clone(), it));
     match found.or_else(|| is_large.then(|| labels.after_copies(dtypes.map(DType::bytes))).flatten()) {
-        Some(found) => Err(Uncovered::Library(Box::new(multiplied(&labels, dtypes, &found)))),
-        None => Ok(plain_product(&labels, dtypes)),
+        Some(found) => Err(Uncovered::Library(Box::new(multiplied(&labels, dtypes, adds, &found)))),
+        None => Ok(plain_product(&labels, dtypes, adds)),
     }
+}
+
+/// What a product is added to.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Adds {
+    Nothing,
+    /// The third operand.
+    Operand,
 }
 
 /// The product of values some of which are copied.
 fn multiplied(
     labels: &Labels,
     dtypes: [DType; 3],
+    adds: Adds,
     (moves, moved, product): &([bool; 3], Labels, MatrixProduct),
 ) -> Multiplied {
     let mut matrices = [Argument::Operand(0), Argument::Operand(1), Argument::Result(0)];
     let (mut before, mut after, mut room) = (vec![], vec![], 0);
+    let mut addend = (adds == Adds::Operand).then_some(Argument::Operand(2));
     for value in (0..3).filter(|&it| moves[it]) {
         let bytes = dtypes[value].bytes();
         let there = Argument::Room(room);
@@ -236,20 +259,26 @@ fn multiplied(
         room += (bytes * labels.elements(value)).next_multiple_of(ALIGNED);
         if value == 2 {
             after = moved.copying(labels, value, bytes).work(there, own).launches;
+            if let Some(addend) = &mut addend {
+                // The product is made where what it is added to has been copied.
+                before.extend(labels.copying(moved, value, bytes).work(*addend, there).launches);
+                *addend = there;
+            }
         } else {
             before.extend(labels.copying(moved, value, bytes).work(own, there).launches);
         }
     }
-    let plain = plain_product(moved, dtypes).given(|argument| match argument {
+    let plain = plain_product(moved, dtypes, adds).given(|argument| match argument {
+        Argument::Operand(2) => addend.unwrap_or(argument),
         Argument::Operand(number) => matrices[number],
         Argument::Result(_) => matrices[2],
         other => other,
     });
-    Multiplied { before, product: *product, dtypes, matrices, after, room, plain }
+    Multiplied { before, product: *product, dtypes, matrices, addend, after, room, plain }
 }
 
 /// The kernel that does without a library what one would do.
-fn plain_product(labels: &Labels, [dtype, _, to]: [DType; 3]) -> Work {
+fn plain_product(labels: &Labels, [dtype, _, to]: [DType; 3], adds: Adds) -> Work {
     let count = labels.elements(2);
     if count == 0 {
         return Work::default();
@@ -259,6 +288,9 @@ fn plain_product(labels: &Labels, [dtype, _, to]: [DType; 3]) -> Work {
     let mut arguments = Arguments::default();
     arguments.reads("a", dtype, Argument::Operand(0));
     arguments.reads("b", dtype, Argument::Operand(1));
+    if adds == Adds::Operand {
+        arguments.reads("z", to, Argument::Operand(2));
+    }
     arguments.writes("y", to, Argument::Result(0));
     arguments.integer("count", signed(count));
     arguments.integer("length", summed.count());
@@ -272,6 +304,10 @@ fn plain_product(labels: &Labels, [dtype, _, to]: [DType; 3]) -> Work {
         let name = ["a", "b"][value];
         levels.offset("t_i64", value, &format!("{prefix}{name}"), prefix)
     };
+    let before = match adds {
+        Adds::Nothing => String::new(),
+        Adds::Operand => format!("    t_load_{}_1(z + at, &sum);\n", to.name()),
+    };
     let source = filled(
         TEMPLATE,
         &[
@@ -282,6 +318,7 @@ fn plain_product(labels: &Labels, [dtype, _, to]: [DType; 3]) -> Work {
             ("RIGHT", &offset(&made, 1, "m")),
             ("LEFTSTEP", &offset(&summed, 0, "j")),
             ("RIGHTSTEP", &offset(&summed, 1, "j")),
+            ("BEFORE", &before),
             ("T", computed(dtype)),
             ("D", dtype.name()),
             ("F", to.name()),

@@ -121,7 +121,7 @@ pub struct Work {
 /// A matrix product by a library, with what is copied before and after it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Multiplied {
-    /// Operands copied to where they lie as matrices do.
+    /// Operands, and what the product is added to, copied to where they lie as matrices do.
     pub before: Vec<Launch>,
     /// The product.
     pub product: MatrixProduct,
@@ -129,6 +129,8 @@ pub struct Multiplied {
     pub dtypes: [DType; 3],
     /// Where the operands and the result of the product are.
     pub matrices: [Argument; 3],
+    /// Where what it is added to is, if it is: as the result lies, perhaps there.
+    pub addend: Option<Argument>,
     /// The result copied to where it is to be.
     pub after: Vec<Launch>,
     /// Memory that copies need (bytes).

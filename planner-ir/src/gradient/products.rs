@@ -9,6 +9,12 @@ pub(super) fn contract(contract: &Contract, site: &Site<'_>, emit: &mut Emit<'_>
     let Contract { left, right, result } = contract;
     let (a, b) = (site.operands[0], site.operands[1]);
     site.each(emit, |emit, operand, dy| {
+        if operand == 2 {
+            return Ok(Some(dy));
+        }
+        // A sum that is wider than its operands has a gradient that is.
+        let dtype = emit.type_of(a).dtype;
+        let dy = if emit.type_of(dy).dtype == dtype { dy } else { emit.one(Op::Cast(dtype), &[dy]) };
         let (labels, operands) =
             if operand == 0 { ([result, right, left], [dy, b]) } else { ([left, result, right], [a, dy]) };
         let [left, right, result] = labels.map(Clone::clone);

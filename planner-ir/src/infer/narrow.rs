@@ -81,7 +81,7 @@ pub(super) fn quantize_nvfp4_type(it: &Nvfp4, operands: &[Type]) -> Result<Vec<T
     Ok(vec![Type::new(DType::U8, it.bytes(&x.shape)), scales, Type::new(DType::F32, [])])
 }
 
-fn scaled_contract_of_4_bits(contract: &Contract, to: DType, operands: &[Type]) -> Result<Vec<Type>> {
+fn scaled_contract_of_4_bits(contract: &Contract, to: DType, operands: &[Type]) -> Result<Type> {
     for index in [0, 1] {
         let (codes, scales, all) = (&operands[index], &operands[index + 2], &operands[index + 4]);
         expect(operands, index, codes.dtype == DType::U8, "numbers of 4 bits, two in a byte (u8)")?;
@@ -96,16 +96,28 @@ fn scaled_contract_of_4_bits(contract: &Contract, to: DType, operands: &[Type]) 
         expect(operands, index + 4, all.dtype == DType::F32 && all.rank() == 0, "one scale (f32)")?;
     }
     let wide = [0, 1].map(|it: usize| numbers(&operands[it], &operands[it + 2]));
-    Ok(vec![Type::new(to, contract_shape(contract, &wide)?)])
+    Ok(Type::new(to, contract_shape(contract, &wide)?))
 }
 
 pub(super) fn scaled_contract_type(contract: &Contract, to: DType, operands: &[Type]) -> Result<Vec<Type>> {
     if !matches!(to, DType::F32 | DType::F16 | DType::BF16) {
         return Err(TypeError::Attribute(format!("elements {to}, expected f32, f16 or bf16")));
     }
-    if operands.len() == 6 {
-        return scaled_contract_of_4_bits(contract, to, operands);
+    let (sum, addend) = match operands {
+        [all @ .., addend] if operands.len() % 2 == 1 => (all, Some(addend)),
+        all => (all, None),
+    };
+    let made = match sum.len() {
+        6 => scaled_contract_of_4_bits(contract, to, sum)?,
+        _ => scaled_contract_of_8_bits(contract, to, sum)?,
+    };
+    if let Some(addend) = addend {
+        expect(operands, sum.len(), *addend == made, &made.to_string())?;
     }
+    Ok(vec![made])
+}
+
+fn scaled_contract_of_8_bits(contract: &Contract, to: DType, operands: &[Type]) -> Result<Type> {
     for index in [0, 1] {
         let (x, scale) = (&operands[index], &operands[index + 2]);
         expect(operands, index, x.dtype.is_f8(), "floating-point numbers of 8 bits")?;
@@ -116,5 +128,5 @@ pub(super) fn scaled_contract_type(contract: &Contract, to: DType, operands: &[T
             && x.shape.iter().zip(&scale.shape).all(falls);
         expect(operands, index + 2, one || of_blocks, "one scale (f32) or exponents (u8) of blocks")?;
     }
-    Ok(vec![Type::new(to, contract_shape(contract, operands)?)])
+    Ok(Type::new(to, contract_shape(contract, operands)?))
 }

@@ -7,7 +7,13 @@ use crate::op::{Attention, Blind, Contract, Conv, Label, Region};
 
 pub(super) fn contract_type(contract: &Contract, operands: &[Type]) -> Result<Vec<Type>> {
     same_dtype(operands, 0, 1)?;
-    Ok(vec![Type::new(operands[0].dtype, contract_shape(contract, operands)?)])
+    let dtype = operands[0].dtype;
+    let sum = Type::new(dtype, contract_shape(contract, operands)?);
+    let Some(addend) = operands.get(2) else { return Ok(vec![sum]) };
+    let wide = Type { dtype: dtype.accumulated(), ..sum.clone() };
+    let right = dtype.has_sums() && (*addend == sum || *addend == wide);
+    expect(operands, 2, right, &format!("{sum} or {wide}"))?;
+    Ok(vec![addend.clone()])
 }
 
 /// The shape of the sum of products of the first two operands.

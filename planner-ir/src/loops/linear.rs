@@ -31,12 +31,15 @@ impl Op {
             }
             Self::Pad { .. } => vec![vec![0]],
             Self::Binary(Binary::Add | Binary::Sub) => vec![vec![0, 1]],
-            Self::Binary(Binary::Mul) | Self::Contract(_) => vec![vec![0], vec![1]],
+            Self::Binary(Binary::Mul) => vec![vec![0], vec![1]],
+            Self::Contract(_) if operands.len() == 3 => vec![vec![0, 2], vec![1, 2]],
+            Self::Contract(_) => vec![vec![0], vec![1]],
             Self::Binary(Binary::Div) if float => vec![vec![0]],
             // Exponents say powers; the sum of numbers of 8 bits is none.
             Self::ScaledContract { .. } => {
-                let one = |it: &usize| operands[*it].dtype == DType::F32;
-                (2..operands.len()).filter(one).map(|it| vec![it]).collect()
+                let (one, addend) = (|it: &usize| operands[*it].dtype == DType::F32, self.addend(operands.len()));
+                let scales = (2..operands.len() / 2 * 2).filter(one);
+                scales.map(|it| [Some(it), addend].into_iter().flatten().collect()).collect()
             }
             Self::Select => vec![vec![1, 2]],
             Self::Gated(_) => vec![vec![1]],
@@ -82,6 +85,9 @@ impl Op {
     /// The operands that are added to a sum once.
     pub(super) fn added(&self, operands: &[Type]) -> Vec<usize> {
         match self {
+            Self::Contract(_) | Self::ScaledContract { .. } => {
+                self.addend(operands.len()).into_iter().collect()
+            }
             Self::Conv(_) if operands.len() == 3 => vec![2],
             Self::ScatterElements { scatter: Scatter::Add, .. }
             | Self::ScatterNd { scatter: Scatter::Add } => vec![0],

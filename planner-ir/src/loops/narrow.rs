@@ -74,7 +74,7 @@ pub(super) fn scaled_contract_dims(
     contract: &Contract,
     operands: &[Type],
 ) -> (Index, Index) {
-    let four = operands.len() == 6;
+    let four = operands.len() >= 6;
     let mut known: Vec<(Label, Vec<LoopId>)> = Vec::new();
     for (labels, x) in [(&contract.left, 0), (&contract.right, 1)] {
         for (dim, &label) in labels.iter().enumerate() {
@@ -116,7 +116,9 @@ pub(super) fn scaled_contract_dims(
     let Contract { left, right, result } = contract;
     let mut from =
         vec![codes(left, 0), codes(right, 1), scales(left, &operands[2]), scales(right, &operands[3])];
-    from.resize(operands.len(), vec![]);
+    from.resize(operands.len() / 2 * 2, vec![]);
+    // What the sum is added to is indexed as the sum is.
+    from.resize(operands.len(), dims(result));
     (from, vec![dims(result)])
 }
 

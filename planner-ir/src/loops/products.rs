@@ -23,7 +23,10 @@ pub(super) fn contract_dims(nest: &mut Nest, contract: &Contract, operands: &[Ty
     let left = list(nest, &contract.left, &operands[0].shape);
     let right = list(nest, &contract.right, &operands[1].shape);
     let result = list(nest, &contract.result, &[]);
-    (vec![left, right], vec![result])
+    let mut from = vec![left, right];
+    // What the sum is added to is indexed as the sum is.
+    from.resize(operands.len(), result.clone());
+    (from, vec![result])
 }
 
 /// Queries `[b, g r, s, d]`, keys `[b, g, t, d]`, values `[b, g, t, e]`, result `[b, g r, s, e]`,

@@ -71,9 +71,11 @@ fn carried(graph: &Graph, training: &Training, found: &mut Violations) {
 fn adds_to(graph: &Graph, kind: StateKind, state: ValueId, value: ValueId) -> bool {
     let joins = if kind == StateKind::Largest { Binary::Max } else { Binary::Add };
     let operands = |value: ValueId| match graph.values.get(value.0).map(|it| &it.source) {
-        Some(Source::Result { node, .. }) => {
-            graph.nodes.get(node.0).filter(|it| it.op == Op::Binary(joins)).map(|it| &it.operands)
-        }
+        Some(Source::Result { node, .. }) => graph.nodes.get(node.0).map(|it| match joins {
+            Binary::Add => it.addends(),
+            _ if it.op == Op::Binary(joins) => &it.operands,
+            _ => &[],
+        }),
         _ => None,
     };
     let (mut seen, mut values) = (BTreeSet::new(), vec![value]);

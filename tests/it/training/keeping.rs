@@ -110,7 +110,7 @@ fn what_is_kept_is_said_by_numbers_of_operations() {
     let derived = |of: &dyn Fn(usize) -> Recompute| {
         let recompute = sizes.iter().map(|&size| of(size)).collect();
         let derived = pipeline::derived(&file, &imported, &Recipe { recompute, ..recipe.clone() });
-        derived.map(|it| it.graph).map_err(|failure| failure.to_string())
+        derived.map(|it| it.0.graph).map_err(|failure| failure.to_string())
     };
     let [nothing, full] = [Recompute::Nothing, Recompute::Full].map(|it| derived(&|_| it.clone()));
     assert_eq!(derived(&|size| Recompute::AllBut((0..size).collect())), nothing);

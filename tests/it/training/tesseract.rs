@@ -407,7 +407,8 @@ impl<'a> Slow<'a> {
         let imported = self.case.imported(&self.case.batch(0));
         let recipe = plan.recipe.as_ref().ok_or("there is no recipe")?;
         let derived = pipeline::derived(&self.case.file, &imported, recipe);
-        if derived.map_err(|error| format!("{error:?}"))?.graph != plan.graph {
+        let (step, _) = derived.map_err(|error| format!("{error:?}"))?;
+        if step.joined_as(&plan.graph).graph != plan.graph {
             return Err("the recipe makes another program".to_owned());
         }
         self.case.check_training(plan, ADAMW, 1)?;

@@ -75,8 +75,11 @@ impl Known {
     /// What the step of a setup does at least.
     pub(super) fn least(&self, question: &Question<'_>, setup: &Setup) -> Result<Least, Failure> {
         let make = || {
-            let step = self.step_of(question, (self.fewest, &setup.recompute))?;
-            Ok(Least::of(question.machine(), &step.prepared, &step.homes))
+            let forward = self.of(question, self.fewest)?;
+            let (step, _) = forward.step(Some(&setup.recompute))?;
+            // No plan takes longer where products add to sums.
+            let joined = rewrite::joined(&step.graph, &rewrite::added(&step.graph)).graph;
+            Ok(Least::of(question.machine(), &step.joined_as(&joined)))
         };
         let least = kept(&self.leasts, setup.recompute.to_string(), make)?;
         Ok(least.shared(exact(setup.micro_batches) / exact(self.fewest)))

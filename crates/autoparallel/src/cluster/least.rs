@@ -7,9 +7,10 @@ use cost_models::units::exact;
 use cost_models::work;
 use planner_ir::{Graph, Node, Op, Phase, Source, ValueId};
 use schedule::Kind;
+use search::fold;
+use train::Step;
 
 use super::Setup;
-use crate::prepared::Prepared;
 
 /// How often a bound of time is made closer by half.
 const HALVES: usize = 40;
@@ -35,9 +36,10 @@ pub(super) struct Least {
 }
 
 impl Least {
-    /// Of a step whose operations belong to these blocks.
-    pub(super) fn of(machine: &Machine, step: &Prepared, homes: &[usize]) -> Self {
-        let Prepared { graph, sections, .. } = step;
+    /// Of a step.
+    pub(super) fn of(machine: &Machine, step: &Step) -> Self {
+        let Step { graph, homes, forward, .. } = step;
+        let sections = fold(graph, homes, forward);
         let most = sections.iter().rev().max_by_key(|it| it.repetitions.len());
         let repetitions = most.map_or(&[][..], |it| &it.repetitions);
         let block = repetitions.first().and_then(|it| it.nodes.first()).map_or(0, |it| homes[it.0]);

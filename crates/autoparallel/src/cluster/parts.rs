@@ -6,7 +6,7 @@ use std::sync::Mutex;
 use files::Failure;
 use plan::Plan;
 use planner_ir::Mesh;
-use rewrite::Steps;
+use rewrite::{Steps, joined_as};
 use search::cluster::BlockCost;
 use search::{FixedError, Live, PlanError, Prices, Trail, UNBOUNDED, counted};
 
@@ -74,8 +74,10 @@ pub(super) fn part(
     let prices = prices(&target)?;
     let of = |plan: &Plan, errors: &[FixedError]| -> Result<Part, Failure> {
         let refused = Refusal::of(errors, &prepared.graph, (homes, *blocks));
-        let blocks = blocks::costs(plan, homes, *blocks, prices.beside());
-        let bytes = blocks::crossing(plan, homes, question.machine().devices_per_node());
+        let of_plan = joined_as(&prepared.graph, &plan.graph).nodes;
+        let homes: Vec<usize> = of_plan.iter().map(|it| homes[it.0]).collect();
+        let blocks = blocks::costs(plan, &homes, *blocks, prices.beside());
+        let bytes = blocks::crossing(plan, &homes, question.machine().devices_per_node());
         let message = message(question.machine(), setup.mesh.devices(), bytes)?;
         Ok(Part { mesh: setup.mesh.clone(), kind: question.kind, blocks, message, refused })
     };

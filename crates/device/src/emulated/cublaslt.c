@@ -16,7 +16,7 @@ typedef struct { int type; u64 rows, columns; int64_t distance; int count; int64
 typedef struct { u64 workspace; unsigned aligned[4]; } wish;
 typedef struct { u64 data[8]; } algorithm;
 typedef struct { algorithm algorithm; size_t workspace; int state; float waves; int reserved[4]; } offer;
-typedef struct { operation op; layout a, b, d; const void *x, *y; void *to, *workspace; size_t used; double alpha; } job;
+typedef struct { operation op; layout a, b, d; const void *x, *y, *z; void *to, *workspace; size_t used; double alpha, beta; } job;
 
 static const char *why = "fine";
 static int refused(int code, const char *text) { why = text; return code; }
@@ -117,7 +117,11 @@ static void computed(void *given) {
                     else if (it->a.type == F32) narrow += ((const float *)it->x)[a] * ((const float *)it->y)[b];
                     else narrow += (float)number(it->x, it->a.type, a) * (float)number(it->y, it->b.type, b);
                 }
-                store(it->to, it->d.type, batch * it->d.batch + (int64_t)row + (int64_t)column * it->d.distance, it->alpha * (it->a.type == F64 ? wide : narrow));
+                int64_t at = batch * it->d.batch + (int64_t)row + (int64_t)column * it->d.distance;
+                double sum = it->alpha * (it->a.type == F64 ? wide : narrow);
+                /* What is there is not read where nothing of it counts. */
+                if (it->beta != 0) sum += it->beta * number(it->z, it->d.type, at);
+                store(it->to, it->d.type, at, sum);
             }
         }
     }
@@ -126,7 +130,7 @@ static void computed(void *given) {
 
 /* What a product takes on a GPU whose speed has been planted: in tiles of 128 by 128, 256 by 128 and smaller,
    a wave at a time, sums in one, two or four parts; the best of them. */
-static int taken(void *stream, const operation *op, const layout *a, const layout *b, const layout *d, double slower) {
+static int taken(void *stream, const operation *op, const layout *a, const layout *b, const layout *d, double slower, double kept) {
     double (*speed)(const char *) = dlsym(RTLD_DEFAULT, "emulated_speed");
     int (*takes)(void *, double, double, double) = dlsym(RTLD_DEFAULT, "emulated_takes");
     static const int tiles[][2] = {{256, 128}, {128, 256}, {128, 128}, {128, 64}, {64, 128}, {64, 64}};
@@ -136,7 +140,7 @@ static int taken(void *stream, const operation *op, const layout *a, const layou
     double rate = speed(a->type == F64 ? "f64" : a->type == F32 ? "f32" : a->type == F16 ? "f16" : "bf16");
     double role = op->turned[1] ? speed("weight_gradient") : op->turned[0] ? 1 : speed("input_gradient");
     double processors = speed("processors"), best = INFINITY, computing = 0, moving = 0;
-    double traffic = batch * ((m * k + k * n) * size + m * n * out) / speed("memory");
+    double traffic = batch * ((m * k + k * n) * size + m * n * out * (1 + kept)) / speed("memory");
     for (int at = 0; at < 6; at++) for (int parts = 1; parts <= 4; parts *= 2) {
         double x = 2.0 * tiles[at][0] * tiles[at][1] * processors / rate, y = (tiles[at][0] + tiles[at][1]) * size / speed("feed");
         double step = pow(x * x * x * x + y * y * y * y, 0.25) / role;
@@ -157,7 +161,7 @@ static size_t spanned(const layout *it) {
 int cublasLtMatmul(void *library, operation *op, const void *alpha, const void *x, layout *a, const void *y, layout *b, const void *beta, const void *z, layout *c, void *to, layout *d, const algorithm *how, void *workspace, size_t room, void *stream) {
     int (*issue)(void *, void (*)(void *), const void *, int) = dlsym(RTLD_DEFAULT, "emulated_issue");
     int (*touched)(u64, size_t, const char *) = dlsym(RTLD_DEFAULT, "emulated_touched");
-    if (!library || !issue || z != to || c != d || !fits(op, a, b, d)) return refused(INVALID, "a product that was not described");
+    if (!library || !issue || c != d || !fits(op, a, b, d)) return refused(INVALID, "a product that was not described");
     if (how->data[0] != ALGORITHM) return refused(INVALID, "no algorithm");
     if (how->data[1] == 1) return refused(UNSUPPORTED, "this algorithm does not run here");
     if (how->data[2] > room) return refused(INVALID, "too little workspace");
@@ -166,11 +170,16 @@ int cublasLtMatmul(void *library, operation *op, const void *alpha, const void *
     if (touched((u64)x, spanned(a), "a product") || touched((u64)y, spanned(b), "a product") || touched((u64)to, spanned(d), "a product")) return refused(INVALID, "a matrix is no memory of the device");
     if (how->data[2] && touched((u64)workspace, how->data[2], "a workspace")) return refused(INVALID, "the workspace is no memory of the device");
     double one = op->scale == F64 ? *(const double *)alpha : *(const float *)alpha;
-    double none = op->scale == F64 ? *(const double *)beta : *(const float *)beta;
-    if (none != 0) return refused(INVALID, "a sum with what is there");
+    double kept = op->scale == F64 ? *(const double *)beta : *(const float *)beta;
+    if (kept != 0 && kept != 1) return refused(INVALID, "a part of what is there");
+    if (kept == 0 && z != to) return refused(INVALID, "something is given that nothing is added to");
+    if ((u64)z % aligned) return refused(INVALID, "a matrix is not aligned as was said");
+    if (touched((u64)z, spanned(d), "a product")) return refused(INVALID, "a matrix is no memory of the device");
+    u64 from = (u64)z, end = from + spanned(d), place = (u64)to;
+    if (z != to && from < place + spanned(d) && place < end) return refused(INVALID, "a sum is made over a part of what it is added to");
     double (*speed)(const char *) = dlsym(RTLD_DEFAULT, "emulated_speed");
     /* Of algorithms that run, that which needs room is slower. */
-    if (speed && speed("planted") > 0) return taken(stream, op, a, b, d, how->data[1] ? 1.2 : 1) ? refused(14, "the driver failed") : FINE;
-    job it = {*op, *a, *b, *d, x, y, to, workspace, how->data[2], one};
+    if (speed && speed("planted") > 0) return taken(stream, op, a, b, d, how->data[1] ? 1.2 : 1, kept) ? refused(14, "the driver failed") : FINE;
+    job it = {*op, *a, *b, *d, x, y, z, to, workspace, how->data[2], one, kept};
     return issue(stream, computed, &it, sizeof it) ? refused(14, "the driver failed") : FINE;
 }

@@ -58,7 +58,7 @@ fn by_library(
         stream.put(memory.start, operand.bytes()).unwrap();
     }
     let matrices = [memory[0].start, memory[1].start, memory[2].start];
-    let places = Places { matrices, workspace: workspace.start };
+    let places = Places { matrices, addend: None, workspace: workspace.start };
     let dtypes = [operands[0].dtype(), type_.dtype];
     let ready = products.ready(described, dtypes, places, &stream).unwrap();
     let ready = ready.expect("the library has an algorithm");

@@ -113,7 +113,9 @@ pub fn derived_pipeline(path: &Path, pipeline: &Pipeline, file: &ModelFile) -> R
         to: it.to.iter().map(|arrival| arrival.stage).collect(),
     };
     let same = stages.stages.len() == pipeline.stages.len()
-        && stages.stages.iter().zip(&pipeline.stages).all(|(step, stage)| step.graph == stage.plan.graph)
+        && stages.stages.iter().zip(&pipeline.stages).all(|(step, stage)| {
+            rewrite::joined_as(&step.graph, &stage.plan.graph).graph == stage.plan.graph
+        })
         && stages.crossings == pipeline.crossings.iter().map(crossing).collect::<Vec<_>>();
     if !same {
         let error = "its stages are not those of the training step that its recipe makes of the model";

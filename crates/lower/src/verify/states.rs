@@ -223,17 +223,20 @@ fn check_order(
         }
         if let Some(&(next, _)) = uses.writes.get(over)
             && !happens.before(read, next)
-            && !(read == next && may_write_what_it_reads(program, read))
+            && !(read == next && may_write_what_it_reads(program, read, uses.storage))
         {
             wrong(read, buffer, "is read, perhaps after it is written over");
         }
     }
 }
 
-/// Whether an instruction may write where it reads.
-fn may_write_what_it_reads(program: &Program, index: usize) -> bool {
+/// Whether an instruction may write a storage where it reads it.
+fn may_write_what_it_reads(program: &Program, index: usize, storage: StorageId) -> bool {
     match &program.instructions[index].action {
-        Action::Compute(compute) => program.is_elementwise(compute),
+        Action::Compute(compute) => {
+            let lies = |it: &usize| program.buffer(compute.operands[*it].buffer).storage == storage;
+            (0..compute.operands.len()).filter(lies).all(|it| program.may_lie_over(compute, it))
+        }
         Action::Collective(collective) => {
             matches!(collective.kind, CollectiveKind::AllReduce | CollectiveKind::ReduceScatter)
         }

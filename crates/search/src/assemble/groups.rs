@@ -7,9 +7,9 @@
 //! make the problem of a training step about as hard as that of its forward part.
 
 use planner_ir::{Layout, NodeId, Op, Phase, Source, ValueId};
-use rewrite::{Choice, Space};
+use rewrite::{Added, Choice, Space};
 
-use super::is_prepared;
+use super::{is_prepared, sums};
 use crate::section::Section;
 
 /// Operations with one node.
@@ -20,14 +20,21 @@ pub(super) struct Group {
 }
 
 /// The operations of a section in groups, in order of their first operations; given the time of
-/// each choice (seconds).
-pub(super) fn groups(section: &Section, space: &Space, seconds: &[Vec<f64>]) -> Vec<Group> {
+/// each choice (seconds), and the products that may add to sums.
+pub(super) fn groups(section: &Section, space: &Space, seconds: &[Vec<f64>], added: &[Added]) -> Vec<Group> {
     let graph = &section.graph;
     let on_parameters = graph.on_parameters();
     let mut groups: Vec<Group> = Vec::new();
     // For each operation, the number of its group.
     let mut group_of = vec![None; graph.nodes.len()];
     for node in graph.node_ids().filter(|&node| !is_prepared(graph, node, &space.prepared)) {
+        if added.iter().any(|it| it.widened == Some(node)) {
+            continue;
+        }
+        if let Some(it) = added.iter().find(|it| it.sum == node) {
+            groups.push(sums::group(space, it));
+            continue;
+        }
         // A gradient of what takes parameters apart has choices of its own: it is a sum over
         // micro-batches and devices, which may be owed until the update.
         let own = |forward: &NodeId| on_parameters[forward.0] && graph.node(node).phase == Phase::Gradient;

@@ -11,7 +11,7 @@ use crate::bound::{Joints, Solver};
 use crate::chain::{Chain, ChainChoices, Width};
 use crate::clocks::{Taken, Weights};
 use crate::compose::save;
-use crate::compose::{Composed, Part, compose, estimate, memory};
+use crate::compose::{Composed, Part, compose, estimate, join, memory};
 use crate::derive::stand;
 use crate::manner::InPlace;
 use crate::prepare::{Prepared, chain, forbid, kinds};
@@ -271,7 +271,7 @@ impl<'a> Weighed<'a> {
         let derived = derive.map(|derive| derive(&variants));
         let graph = derived.as_ref().map_or(request.graph, |derived| &derived.graph);
         let mut composed = self.composed(&blocks, derived.as_ref())?;
-        let in_place = std::mem::take(&mut composed.in_place);
+        let mut in_place = std::mem::take(&mut composed.in_place);
         let outputs = graph.outputs.iter();
         let outputs = outputs.map(|output| composed.returned[output.value.0].unwrap_or(Copy::Made)).collect();
         let mut plan = Plan {
@@ -294,6 +294,7 @@ impl<'a> Weighed<'a> {
             proof: plan::Proof::Gap { lower_bound: 0.0 },
             space: size(&self.programs),
         };
+        join(&mut plan, &mut in_place, request.prices);
         plan.estimate = estimate(&plan, request.prices);
         let (apart, splits) = (Hidden::default(), request.live.splits());
         let mut made = Made { plan, variants, choices: choices.clone(), in_place, apart, splits };

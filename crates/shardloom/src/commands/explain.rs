@@ -105,9 +105,9 @@ fn explain_plan(
     let whole = vec![search::Section::whole(&plan.graph)];
     // What a user has fixed is so in all other plans, too.
     let fixed = plan.pins.iter().map(|pin| search::Fixed::of(pin, &plan.mesh)).collect();
-    let prepared = derived::prepared(&arguments.plan, plan)?.map(|it| Prepared { fixed, ..it });
-    let ordered = prepared.as_ref().filter(|prepared| prepared.graph == plan.graph);
-    let stories = explained::blocks(plan, ordered.map_or(&whole, |prepared| &prepared.sections));
+    let (prepared, sections) = derived::prepared(&arguments.plan, plan)?.unzip();
+    let prepared = prepared.map(|it| Prepared { fixed, ..it });
+    let stories = explained::blocks(plan, sections.flatten().as_ref().unwrap_or(&whole));
     let given = machine::given(&plan.machine, arguments.machine.as_deref(), &arguments.set.settings);
     let priced = machine::priced_as(&plan.machine, given.as_deref());
     let throughput = throughput::of_plan(plan, plan.seconds(), priced.as_ref().ok());

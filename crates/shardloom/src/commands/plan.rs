@@ -188,7 +188,7 @@ fn decisions(arguments: &PlanArguments) -> Vec<Decisions> {
 /// What each kind of block keeps, where some of it is recomputed.
 fn kept(prepared: &Prepared, plan: &Plan) -> Vec<String> {
     let (Some(variants), Some(recipe)) = (&prepared.variants, &plan.recipe) else { return vec![] };
-    let stories = explained::blocks(plan, &variants.sections(recipe));
+    let stories = explained::blocks(plan, &variants.sections(recipe, &plan.graph));
     let mut kinds: Vec<(usize, String)> = Vec::new();
     for story in stories {
         let Some(kept) = story.kept.map(|kept| kept.in_words()) else { continue };

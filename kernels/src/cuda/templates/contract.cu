@@ -5,7 +5,7 @@ KERNEL(256) $NAME($PARAMETERS) {
     if (at >= count) return;
 $APART    const t_i64 left = $LEFT, right = $RIGHT;
     $T sum = 0, one, two;
-    for (t_i64 j = 0; j < length; j++) {
+$BEFORE    for (t_i64 j = 0; j < length; j++) {
 $SUMMED        t_load_$D_1(a + left + ($LEFTSTEP), &one);
         t_load_$D_1(b + right + ($RIGHTSTEP), &two);
         sum += one * two;

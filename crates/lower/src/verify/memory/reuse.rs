@@ -189,15 +189,16 @@ impl<'a> Uses<'a> {
 }
 
 /// Whether an operation makes each element of what it writes in one storage from the one at the same
-/// place of what it reads in another.
+/// place of what it reads in another, and from nothing else there.
 fn is_over(program: &Program, compute: &Compute, first: usize, second: usize) -> bool {
     let size = |block: &Block| program.buffer(block.buffer).type_.bytes();
     let elements = |block: &Block| program.buffer(block.buffer).type_.elements();
-    let lies_in = |block: &&Block, storage| program.buffer(block.buffer).storage.0 == storage;
-    let mut read = compute.operands.iter().filter(|it| lies_in(it, first));
+    let lies_in = |block: &Block, storage| program.buffer(block.buffer).storage.0 == storage;
     let Some(made) = compute.results.iter().find(|it| lies_in(it, second)) else { return false };
     let same = |it: &Block| size(it) == size(made) && elements(it) == elements(made);
-    program.is_elementwise(compute) && read.all(same)
+    let over = |(number, it): (usize, &Block)| program.may_lie_over(compute, number) && same(it);
+    let mut read = compute.operands.iter().enumerate().filter(|(_, it)| lies_in(it, first));
+    read.all(over)
 }
 
 /// The first buffer in a storage.

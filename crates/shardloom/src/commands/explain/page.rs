@@ -43,7 +43,7 @@ pub(super) fn write(
 ) -> Result<(), Failure> {
     let about = About::of(content, &|plan| {
         let prepared = driver::derived::prepared(&arguments.plan, plan).ok().flatten();
-        prepared.filter(|prepared| prepared.graph == plan.graph).map(|it| it.sections)
+        prepared?.1
     });
     let given = files::machine::given(about.machine, arguments.machine.as_deref(), &arguments.set.settings);
     let cluster = files::machine::priced_as(about.machine, given.as_deref());

@@ -1,0 +1,1 @@
+//! Products that add to sums are equal to products and sums.

@@ -1,0 +1,144 @@
+//! Products that add to sums over micro-batches, where nothing moves in between.
+//!
+//! A product, what converts it and what adds it are one operation where the layouts of the three say so, and the time
+//! of that one is counted: see [`rewrite::Added`]. So a sum takes no time by itself, and the table of its node and of
+//! the product's says what both take beyond the product.
+
+use planner_ir::{Graph, NodeId, Type, ValueId};
+use rewrite::{Added, Choice, Space, added};
+
+use super::groups::Group;
+use super::{Assembly, is_prepared};
+use crate::prices::{Prices, Work};
+use crate::problem::Table;
+use crate::section::Section;
+
+/// What a sum takes, by how what it adds was made.
+#[derive(Clone, Debug, PartialEq)]
+pub(super) struct Joint {
+    /// The node of the product.
+    pub(super) from: usize,
+    /// That of the sum.
+    pub(super) to: usize,
+    /// What converts the product, if anything does.
+    widened: Option<NodeId>,
+    /// What adds it.
+    pub(super) sum: NodeId,
+    /// For each choice of the product's node, and of the sum's, what the sum takes (seconds), each time that it runs.
+    seconds: Table,
+}
+
+impl Joint {
+    /// Whether an operation's time is in the table.
+    pub(super) fn has(&self, node: NodeId) -> bool {
+        self.sum == node || self.widened == Some(node)
+    }
+
+    /// The times, of which each counts so often.
+    pub(super) fn table(&self, times: f64) -> Table {
+        let Table { columns, entries } = &self.seconds;
+        Table { columns: *columns, entries: entries.iter().map(|it| times * it).collect() }
+    }
+}
+
+/// The products of a section that may add to sums: those of which every partition of the sum takes what some
+/// conversion makes.
+pub(super) fn of(section: &Section, space: &Space) -> Vec<Added> {
+    let graph = &section.graph;
+    let runs = |node: NodeId| !is_prepared(graph, node, &space.prepared);
+    let mut found = added(graph);
+    found.retain(|it| {
+        let used = section.is_delivered(graph.node(it.product).results[0]);
+        runs(it.product) && !used && !group(space, it).choices.is_empty()
+    });
+    found
+}
+
+/// A sum, and what converts what it adds as the sum takes it.
+pub(super) fn group(space: &Space, it: &Added) -> Group {
+    let sums = (0..space.choices[it.sum.0].len()).map(|sum| (sum, space.choices[it.sum.0][sum].operands[1 - it.before]));
+    match it.widened {
+        None => Group { nodes: vec![it.sum], choices: sums.map(|(sum, _)| vec![sum]).collect() },
+        Some(widened) => {
+            let makes = |taken: usize| space.choices[widened.0].iter().position(|it| it.results[0] == taken);
+            let choices = sums.filter_map(|(sum, taken)| Some(vec![makes(taken)?, sum])).collect();
+            Group { nodes: vec![widened, it.sum], choices }
+        }
+    }
+}
+
+/// What a product that adds takes, priced as its device does it (seconds).
+pub(crate) fn priced(added: &Added, local: (&[Type], &Type), choice: &planner_ir::Partition, prices: &dyn Prices) -> f64 {
+    prices.work(&Work {
+        op: &added.node.op,
+        whole: added.types().0,
+        operands: local.0,
+        results: std::slice::from_ref(local.1),
+        node: added.product,
+        partition: choice,
+        loops: added.loops(),
+    })
+}
+
+impl Assembly<'_> {
+    /// The tables of sums and of the products that they add.
+    pub(super) fn add_joints(&mut self, prices: &dyn Prices) {
+        for it in std::mem::take(&mut self.added) {
+            if let Some(joint) = self.joint(&it, prices) {
+                self.assembled.joints.push(joint);
+            }
+            self.added.push(it);
+        }
+    }
+
+    fn joint(&self, it: &Added, prices: &dyn Prices) -> Option<Joint> {
+        let work = |node: NodeId| self.assembled.work[node.0].as_ref();
+        let (product, sum) = (work(it.product)?, work(it.sum)?);
+        let choice = |node: NodeId, number: usize| &self.space.choices[node.0][number];
+        let mut entries = Vec::with_capacity(product.choices.len() * sum.choices.len());
+        for &made in &product.choices {
+            let together = self.together(it, choice(it.product, made), prices);
+            let alone = self.assembled.seconds[it.product.0][made];
+            for (place, &adds) in sum.choices.iter().enumerate() {
+                let mut apart = self.assembled.seconds[it.sum.0][adds];
+                let mut taken = choice(it.sum, adds).operands[1 - it.before];
+                if let Some(widened) = it.widened {
+                    let number = work(widened)?.choices[place];
+                    apart += self.assembled.seconds[widened.0][number];
+                    taken = choice(widened, number).operands[0];
+                }
+                let ends = [choice(it.sum, adds).operands[it.before], choice(it.sum, adds).results[0]];
+                let joins = |(between, seconds): &([usize; 2], f64)| {
+                    *between == ends && choice(it.product, made).results[0] == taken && seconds - alone <= apart
+                };
+                entries.push(together.filter(joins).map_or(apart, |(_, seconds)| seconds - alone));
+            }
+        }
+        let seconds = Table { columns: sum.choices.len(), entries };
+        Some(Joint { from: product.node, to: sum.node, widened: it.widened, sum: it.sum, seconds })
+    }
+
+    /// The numbers of the layouts of the sum so far and of the sum between which a product adds in that partition, and
+    /// what it takes (seconds); nothing if it cannot.
+    fn together(&self, it: &Added, product: &Choice, prices: &dyn Prices) -> Option<([usize; 2], f64)> {
+        let graph: &Graph = &self.section.graph;
+        let (before, after) = (*it.node.operands.last()?, it.node.results[0]);
+        let partition = &product.partition;
+        let layouts = [
+            partition.operand(it.loops(), it.node.operands.len() - 1),
+            partition.result(it.loops(), 0),
+        ];
+        let known = |value: ValueId, layout| self.space.layouts[value.0].binary_search(layout).ok();
+        let ends = [known(before, &layouts[0])?, known(after, &layouts[1])?];
+        if !it.is_equal(self.mesh, partition, [&layouts[0], &layouts[1]]) {
+            return None;
+        }
+        let held = it.node.operands.iter().zip(product.operands.iter().chain([&ends[0]]));
+        let local = |(&value, &layout): (&ValueId, &usize)| {
+            self.space.layouts[value.0][layout].local_type(graph.type_of(value))
+        };
+        let operands: Vec<Type> = held.map(local).collect();
+        let seconds = priced(it, (&operands, &local((&after, &ends[1]))), partition, prices);
+        Some((ends, seconds))
+    }
+}
