@@ -82,7 +82,7 @@ pub fn planned(setup: &Setup, cluster: &Cluster) -> Result<Content, Failure> {
 ///
 /// Our programs have attention in one kernel, and no traffic of tensor parallelism beside computing. That of data
 /// parallelism is beside computing wherever it may be: gradients that are summed once for several micro-batches are
-/// summed after the last of them, and these are added up by an operation of its own.
+/// summed after the last of them, and those of experts are added up by an operation of its own.
 pub fn framework_terms(setup: &Setup, kind: &Kind) -> Result<Vec<(String, f64)>, Failure> {
     let price = |setup: &Setup, framework: Framework| {
         let kind = Kind { framework: framework.on(&kind.cluster.machine.name), ..kind.clone() };

@@ -35,7 +35,7 @@ pub enum Figure {
     LogitBytes,
     /// Bytes of an element of a gradient as it is kept and reduced (bytes).
     GradientBytes,
-    /// Bytes read and written for each parameter to add a micro-batch's gradient (bytes).
+    /// Bytes read and written for each parameter of an expert to add a micro-batch's gradient (bytes).
     AccumulationBytes,
     /// Bytes read and written for each parameter when it is updated (bytes).
     UpdateBytes,

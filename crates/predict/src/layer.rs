@@ -120,7 +120,8 @@ fn pointwise(job: &Job<'_>, times: &mut Passes) {
     let bytes = n * (hidden + qkv) + ffn;
     times.forward.add_term("pointwise", job.touch(bytes));
     times.input.add_term("pointwise", job.touch(job.figure(Figure::BackwardPasses) * bytes));
-    let weights = model.layer_parameters() / tp + model.experts_parameters() / exact(setup.ep * setup.etp);
+    // Products of other weights' gradients add to them.
+    let weights = model.experts_parameters() / exact(setup.ep * setup.etp);
     times.weight.add_term("pointwise", job.touch(job.figure(Figure::AccumulationBytes) * weights));
 }
 

@@ -158,9 +158,9 @@ as FSDP has on 96, the plan is for fewer, with as many examples on each.
 const FOUND: &str = "
 ## Where plans and measurements differ, and why
 
-- **Gradients of micro-batches are added by an operation of its own**, which reads 6 and writes 4 bytes of each
-  parameter every time; frameworks have the product add to what is there. It is most of what pipelines with many
-  micro-batches are planned too long (`pointwise` among the framework's terms).
+- **Gradients of experts' weights are added by an operation of its own**, which reads 6 and writes 4 bytes of each
+  parameter in every micro-batch; frameworks have the product add to what is there (`pointwise` among the framework's
+  terms). Those of other weights are added by their products in plans too.
 - **Traffic of tensor parallelism is exposed in plans**, and mostly hidden in Megatron-Core
   (`tensor-parallel traffic`). Of GPT 32B on eight tensor-parallel H100 (`t00143`) it is 294 ms of gathers and
   reduce-scatters of activations, which computing waits for: 204 ms of it is the difference.

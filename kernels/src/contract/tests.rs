@@ -2,10 +2,10 @@
 
 use arbtest::arbtest;
 use half::f16;
-use planner_ir::{Contract, Label, Op};
+use planner_ir::{Binary, Contract, DType, Label, Op, Unary};
 
 use crate::naive::{Numbers, arbitrary, check, check_blocks, check_sum, every_index, one};
-use crate::{Array, KernelError, Span, Tensor, compute, evaluate};
+use crate::{Array, KernelError, Span, Tensor, add, compute, evaluate};
 
 fn labels(text: &str) -> Vec<Label> {
     text.bytes().map(Label).collect()
@@ -141,4 +141,38 @@ fn bad_shapes_are_errors() {
     assert!(matches!(found, Err(KernelError::Shape { .. })));
     let found = compute(&op(["mk", "nj", "mn"]), &operands, &mut [y.tensor_mut()]);
     assert!(matches!(found, Err(KernelError::Shape { .. })));
+}
+
+#[test]
+fn a_product_is_added_to_what_is_wider_without_being_rounded() {
+    for (text, a, b) in [
+        (["mk", "kn", "mn"], [37, 65], [65, 51]),
+        (["km", "kn", "nm"], [65, 37], [65, 51]),
+        (["mk", "nk", "mn"], [2, 3], [3, 3]),
+    ] {
+        let (x, y) = (numbers(&a, 7), numbers(&b, 11));
+        let (contract, cast) = (op(text), |to, it: &Array| one(&Op::Cast(to), &[it]));
+        let product = one(&contract, &[&x, &y]);
+        let addend = one(&Op::Unary(Unary::Exp), &[&product]);
+        let sum = one(&Op::Binary(Binary::Add), &[&addend, &product]);
+        // In f32 it is the sum of the two, to the bit.
+        assert_eq!(one(&contract, &[&x, &y, &addend]).bytes(), sum.bytes());
+        for narrow in [DType::BF16, DType::F16] {
+            let [x, y] = [&x, &y].map(|it| cast(narrow, it));
+            let wide = [&x, &y].map(|it| cast(DType::F32, it));
+            let found = one(&contract, &[&x, &y, &addend]);
+            assert_eq!(found.dtype(), DType::F32);
+            let exact = one(&contract, &[&wide[0], &wide[1], &addend]);
+            assert_eq!(found.bytes(), exact.bytes());
+            // What is as narrow as the operands is rounded once.
+            let addend = cast(narrow, &addend);
+            let found = one(&contract, &[&x, &y, &addend]);
+            let exact = one(&contract, &[&wide[0], &wide[1], &cast(DType::F32, &addend)]);
+            assert_eq!(found.bytes(), cast(narrow, &exact).bytes());
+        }
+        // Over what it is added to.
+        let mut there = Array::from_bytes(addend.type_().clone(), addend.bytes()).unwrap();
+        add(&contract, &[x.tensor(), y.tensor()], &mut there.tensor_mut()).unwrap();
+        assert_eq!(there.bytes(), sum.bytes());
+    }
 }

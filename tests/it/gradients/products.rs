@@ -53,8 +53,12 @@ fn contract(random: &mut Random) -> Case {
     let mut mixed = |labels: &[(char, u64)]| -> (String, Vec<u64>) {
         random.order(labels.len()).into_iter().map(|it| labels[it]).unzip()
     };
-    let [(left, a), (right, b), (result, _)] = [mixed(&left), mixed(&right), mixed(&result)];
-    Case::new(&format!("contract \"{left},{right}->{result}\""), [random.plain(&a), random.plain(&b)])
+    let [(left, a), (right, b), (result, sum)] = [mixed(&left), mixed(&right), mixed(&result)];
+    let mut operands = vec![random.plain(&a), random.plain(&b)];
+    if random.below(2) == 0 {
+        operands.push(random.plain(&sum));
+    }
+    Case::new(&format!("contract \"{left},{right}->{result}\""), operands)
 }
 
 fn norm(name: &str, random: &mut Random) -> Case {

@@ -41,13 +41,21 @@ fn numbers(dtype: DType, shape: Vec<u64>, seed: u64) -> Array {
     evaluate(&Op::Cast(dtype), &[&array]).unwrap().remove(0)
 }
 
+/// Where what a product is added to is.
+#[derive(Clone, Copy)]
+enum Over {
+    /// Where the result is made.
+    There,
+    Elsewhere,
+}
+
 /// The library's product of two values, and whether its algorithm had to be found.
 fn by_library(
     products: &mut Products,
     gpu: &std::rc::Rc<Gpu>,
     described: &MatrixProduct,
     operands: [&Array; 2],
-    type_: &Type,
+    (type_, addend): (&Type, Option<(&Array, Over)>),
 ) -> Array {
     let stream = gpu.stream(Priority::Low).unwrap();
     let room = |bytes: u64| gpu.memory(bytes.max(1)).unwrap();
@@ -58,11 +66,19 @@ fn by_library(
         stream.put(memory.start, operand.bytes()).unwrap();
     }
     let matrices = [memory[0].start, memory[1].start, memory[2].start];
-    let places = Places { matrices, addend: None, workspace: workspace.start };
+    let other = room(type_.bytes());
+    let there = addend.map(|(array, over)| match over {
+        Over::There => (array, memory[2].start),
+        Over::Elsewhere => (array, other.start),
+    });
+    let places = Places { matrices, addend: there.map(|it| it.1), workspace: workspace.start };
     let dtypes = [operands[0].dtype(), type_.dtype];
     let ready = products.ready(described, dtypes, places, &stream).unwrap();
     let ready = ready.expect("the library has an algorithm");
     stream.fill(memory[2].start, 0x7f, type_.bytes()).unwrap();
+    if let Some((array, start)) = there {
+        stream.put(start, array.bytes()).unwrap();
+    }
     ready.compute(places, WORKSPACE, &stream).unwrap();
     let mut made = Array::zeros(type_.clone()).unwrap();
     stream.get(memory[2].start, made.bytes_mut()).unwrap();
@@ -88,7 +104,7 @@ fn the_library_computes_contractions_however_matrices_lie() {
                     let b = numbers(dtype, shape(&contract.right, &size), 2);
                     let type_ = Type::new(dtype, shape(&contract.result, &size));
                     let described = product(&contract, [a.type_(), b.type_()], &type_).unwrap();
-                    let found = by_library(&mut products, &gpu, &described, [&a, &b], &type_);
+                    let found = by_library(&mut products, &gpu, &described, [&a, &b], (&type_, None));
                     let expected = evaluate(&Op::Contract(contract.clone()), &[&a, &b]).unwrap().remove(0);
                     let (found, expected) = (found.to_floats().unwrap(), expected.to_floats().unwrap());
                     let near =
@@ -105,4 +121,33 @@ fn the_library_computes_contractions_however_matrices_lie() {
         }
     }
     std::fs::remove_dir_all(cache).unwrap();
+}
+
+#[test]
+fn the_library_adds_products_to_what_is_there_in_more_digits() {
+    let emulated = emulated();
+    let gpu = Gpu::open(std::slice::from_ref(&emulated.libraries), 0).unwrap();
+    let folders = std::slice::from_ref(&emulated.libraries);
+    let mut products = Products::load(&gpu, folders, None, WORKSPACE).unwrap();
+    let (names, sizes) = ("ijkz", [6, 10, 9, 3]);
+    for contract in contractions() {
+        let size = |label: Label| sizes[names.bytes().position(|it| it == label.0 + b'a').unwrap()];
+        for dtype in [DType::F32, DType::F64, DType::BF16, DType::F16] {
+            let a = numbers(dtype, shape(&contract.left, &size), 1);
+            let b = numbers(dtype, shape(&contract.right, &size), 2);
+            let type_ = Type::new(dtype.accumulated(), shape(&contract.result, &size));
+            let addend = numbers(type_.dtype, type_.shape.clone(), 3);
+            let described = product(&contract, [a.type_(), b.type_()], &type_).unwrap();
+            let expected = evaluate(&Op::Contract(contract.clone()), &[&a, &b, &addend]).unwrap().remove(0);
+            let expected = expected.to_floats().unwrap();
+            for over in [Over::There, Over::Elsewhere] {
+                let found =
+                    by_library(&mut products, &gpu, &described, [&a, &b], (&type_, Some((&addend, over))));
+                let found = found.to_floats().unwrap();
+                let near =
+                    found.iter().zip(&expected).all(|(a, b)| (a - b).abs() <= 1e-4 * b.abs().max(1.0));
+                assert!(near, "{contract:?} in {dtype}: {found:?}, expected {expected:?}");
+            }
+        }
+    }
 }

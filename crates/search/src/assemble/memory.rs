@@ -18,6 +18,7 @@
 use std::ops::Range;
 
 use planner_ir::{CROSSING, NodeId, Phase, Source, ValueId};
+use rewrite::Added;
 
 use super::{Assembly, Done, Held as Layouts, Use};
 use crate::live::Live;
@@ -176,12 +177,16 @@ impl Assembly<'_> {
     }
 
     /// Whether a value is counted where it is made or at rest, being shared; or may be in the place
-    /// of one that is resident, being what a state becomes.
+    /// of one that is resident, being what a state becomes; or may be none, being added by what makes it.
     fn is_counted_elsewhere(&self, value: ValueId) -> bool {
         let shared = self.section.is_outside(value) && !self.section.enters(value);
         let becomes = |it: &Use| matches!(it, Use::Carried(_));
         let in_place = self.summed[value.0] || self.uses[value.0].iter().any(becomes);
-        shared || self.section.is_made(value) && in_place
+        let adds = |it: &Added| {
+            let made = it.widened.into_iter().chain([it.product]);
+            made.into_iter().any(|node| self.section.graph.node(node).results[0] == value)
+        };
+        shared || self.section.is_made(value) && in_place || self.added.iter().any(adds)
     }
 
     /// Whether a partition of an operation leaves its operand as it is.
