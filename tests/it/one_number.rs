@@ -38,7 +38,7 @@ const SETUPS: [Setup; 26] = [
         "gpt2",
         "--machine h100-80g-8x --mesh 2 --stages 4 --microbatches 8 --schedule \
          1f1b --dim batch=8 --dim sequence=1024 TRAIN --clip 1",
-        Some(SMALL),
+        None,
     ),
     ("qwen2_7b", "--machine a100-80g-8x --mesh 2x4 --dim batch=8 --dim sequence=1024", None),
     ("mixtral_8x7b", "--machine h200-141g-8x --mesh 8 --dim batch=8 --dim sequence=1024", None),

@@ -296,7 +296,7 @@ This page is generated from the rules themselves by `tests/it/pages.rs`.
 
 ## Partitioning
 
-Four families, derived from each operation's loops; none names an operation. A term denotes what each device holds: `held(v, L)` is the value v in the layout L, and `work(op, P)` what an operation does in the partition P.
+Five families, derived from operations' loops; only the last names operations. A term denotes what each device holds: `held(v, L)` is the value v in the layout L, and `work(op, P)` what an operation does in the partition P.
 
 | family | rule | provided that |
 |---|---|---|
@@ -304,8 +304,9 @@ Four families, derived from each operation's loops; none names an operation. A t
 | partition in time | `work(op, P)(x..)` => `work(op, P + [loops split by one axis or two, a loop turned by t])(x'..)` | the operation is a product or a look-up; blocks move between devices; P has one step; rings on meshes of up to two axes, squares along two axes of one size; 16 steps at most |
 | skew | `held(v, L)` => `work(op, P)(x..)` with P what L makes of op's loops | L is skewed, op touches each element of v once |
 | moves | `held(v, L)` => `held(v, L') = move(held(v, L))` | the move is a slice, all-gather, all-reduce, reduce-scatter or all-to-all over free, held or owed axes of innermost digits, or a permutation that makes a skewed layout plain or a plain one skewed; v is held in L' by something |
+| addition | `work(add, Q)(s, work(cast, R)(work(product, P)(a, b)))` = `work(product, P)(a, b, s)` | s is a sum over micro-batches; nothing moves in between; P makes of the loops of the product with an addend the layouts that Q has for s and for the sum; P has one step |
 
-The code is `crates/rewrite/src/space/rules.rs` and `crates/rewrite/src/space/temporal.rs`.
+The code is `crates/rewrite/src/space/rules.rs`, `crates/rewrite/src/space/temporal.rs` and `crates/rewrite/src/added.rs`. The last family is counted by the search in place of being terms: [0068](decisions/0068-products-add-to-sums.md).
 
 ## Raising
 

@@ -35,6 +35,8 @@ pub(crate) struct Composed {
     pub(crate) returned: Vec<Option<Copy>>,
     /// For each state of a training step, the copy of what it becomes.
     pub(crate) carried: Vec<Copy>,
+    /// For each operation that is not prepared, its number in its section: prices may know it by that.
+    pub(crate) places: Vec<Option<NodeId>>,
     /// For each value handed on, the copies that are, in different layouts.
     handed: Vec<Vec<(Layout, Copy)>>,
 }
@@ -90,6 +92,7 @@ pub(crate) fn compose(graph: &Graph, parts: &[Part<'_>], mesh: &Mesh, prices: &d
             transfers: Vec::new(),
             returned: vec![None; graph.values.len()],
             carried: Vec::new(),
+            places: vec![None; graph.nodes.len()],
             handed: vec![Vec::new(); graph.values.len()],
         },
         moved: BTreeMap::new(),
@@ -107,6 +110,7 @@ pub(crate) fn compose(graph: &Graph, parts: &[Part<'_>], mesh: &Mesh, prices: &d
             places[whole.0] = Some((index, node));
         }
     }
+    writer.composed.places = places.iter().map(|it| it.map(|(_, node)| node)).collect();
     let mut left: Vec<usize> = parts.iter().map(|part| part.repetition.nodes.len()).collect();
     writer.finish_empty(&left, 0);
     for (index, node) in places.into_iter().flatten() {

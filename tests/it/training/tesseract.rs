@@ -143,7 +143,7 @@ struct OnGrid<'a> {
 
 impl OnGrid<'_> {
     fn is_product(&self, work: &Work<'_>) -> bool {
-        self.products[work.node.0].iter().any(|it| it.0 == *work.op && it.1 == work.whole)
+        self.products[work.node.0].iter().any(|it| it.0 == *work.op && work.whole.starts_with(&it.1))
     }
 }
 

@@ -29,6 +29,15 @@ impl Parallel {
         [Self::Data, Self::Zero1, Self::Zero2, Self::Zero3, Self::Tensor, Self::DataTensor];
 }
 
+/// How gradients are added to what micro-batches before made of them.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Sums {
+    /// By an operation of its own.
+    Apart,
+    /// By the product that makes them.
+    Added,
+}
+
 /// The optimizers by their moments.
 pub(crate) const OPTIMIZERS: [Optimizer; 3] = [
     Optimizer::Sgd { decay: Real(0.25) },
@@ -47,12 +56,14 @@ pub(crate) struct Regression {
     pub(crate) dtype: DType,
     /// The extents of rows, inputs, hidden units and outputs.
     pub(crate) extents: [u64; 4],
+    pub(crate) sums: Sums,
 }
 
 impl Regression {
     pub(crate) fn new(parallel: Parallel, devices: u64, micro_batches: u64) -> Self {
         let extents = [8, 4, 8, 4];
-        Self { parallel, devices, micro_batches, optimizer: OPTIMIZERS[2], dtype: DType::F32, extents }
+        let (optimizer, dtype, sums) = (OPTIMIZERS[2], DType::F32, Sums::Apart);
+        Self { parallel, devices, micro_batches, optimizer, dtype, extents, sums }
     }
 
     /// The bytes of both parameters.
@@ -179,11 +190,9 @@ impl Maker {
         let dh = self.node(dh, &[de, down.parameter], &rows_and(by(tensor, 1, 0)), &[])[0];
         self.sketch.phase = Phase::Gradient;
         let d_down = contract("mh", "mo", "ho");
-        let d_down = self.node(d_down, &[h, de], &rows_and(by(tensor, 0, 1)), &[])[0];
-        let next_down = self.sum(&down, d_down, 0);
+        let next_down = self.gradient((d_down, [h, de]), &rows_and(by(tensor, 0, 1)), (&down, 0));
         let d_up = contract("mk", "mh", "kh");
-        let d_up = self.node(d_up, &[x, dh], &rows_and(by(tensor, 1, 1)), &[])[0];
-        let next_up = self.sum(&up, d_up, 1);
+        let next_up = self.gradient((d_up, [x, dh]), &rows_and(by(tensor, 1, 1)), (&up, 1));
 
         self.sketch.phase = Phase::Update;
         let loss = self.node(Op::Binary(Binary::Div), &[next_total, next_count], &[], &[])[0];
@@ -235,6 +244,26 @@ impl Maker {
             moments.map(|kind| sketch.state(kind, name, wide.clone(), of_moments.clone())).collect();
         let gradient = sketch.state(StateKind::Gradient, name, type_, of_gradient);
         States { parameter, master, moments, gradient }
+    }
+
+    /// What a product adds to a gradient, whose dimension `dim` is of hidden units.
+    fn gradient(
+        &mut self,
+        (product, factors): (Op, [ValueId; 2]),
+        splits: &[Split],
+        (states, dim): (&States, usize),
+    ) -> ValueId {
+        match self.regression.sums {
+            Sums::Apart => {
+                let addend = self.node(product, &factors, splits, &[])[0];
+                self.sum(states, addend, dim)
+            }
+            Sums::Added => {
+                let next = self.node(product, &[factors[0], factors[1], states.gradient], splits, &[])[0];
+                self.sketch.carry(states.gradient, next, &mut |_, _, _, _| None);
+                next
+            }
+        }
     }
 
     /// The gradient and one more addend of it.

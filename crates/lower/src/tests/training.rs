@@ -2,11 +2,11 @@
 
 use expect_test::expect;
 use plan::Plan;
-use planner_ir::{DType, StateKind};
+use planner_ir::{DType, Op, StateKind};
 
-use super::regression::{OPTIMIZERS, Parallel, Regression};
+use super::regression::{OPTIMIZERS, Parallel, Regression, Sums};
 use super::{programs, two_layers};
-use crate::{Kind, footprint, lower, memory};
+use crate::{Action, Block, Kind, Program, footprint, lower, memory, verify};
 
 /// A step whose parameters are much larger than all else.
 fn wide(parallel: Parallel) -> Regression {
@@ -183,4 +183,50 @@ fn memory_at_rest_is_that_of_the_textbook() {
     assert_eq!(of(Parallel::Zero3), [2, 2, 4, 8]);
     assert_eq!(of(Parallel::Tensor), [2, 2, 4, 8]);
     assert_eq!(of(Parallel::DataTensor), [4, 4, 8, 16]);
+}
+
+/// The products that add, and where what they make is.
+fn adding(program: &Program) -> Vec<(usize, &[Block], usize)> {
+    let found = program.instructions.iter().enumerate().filter_map(|(number, it)| match &it.action {
+        Action::Compute(it) if matches!(*it.op, Op::Contract(_)) && it.operands.len() == 3 => {
+            Some((number, &it.operands[..], program.buffer(it.results[0].buffer).storage.0))
+        }
+        _ => None,
+    });
+    found.collect()
+}
+
+/// A product adds where the gradient is, and is not made over its factors, though they are of one type.
+#[test]
+fn products_add_where_gradients_are_and_over_nothing_else() {
+    for parallel in [Parallel::Data, Parallel::Zero1] {
+        let extents = [32, 8, 8, 8];
+        let regression = Regression { sums: Sums::Added, extents, ..Regression::new(parallel, 4, 3) };
+        let programs = programs(&regression.sketch());
+        for program in &programs {
+            let adding = adding(program);
+            assert_eq!(adding.len(), 2, "{program}");
+            for (_, operands, made) in adding {
+                let storage = |it: usize| program.buffer(operands[it].buffer).storage.0;
+                assert_eq!(program.storages[made].kind, Kind::State(StateKind::Gradient));
+                assert_eq!(storage(2), made, "{program}");
+                assert!(storage(0) != made && storage(1) != made, "{program}");
+            }
+        }
+        // With a factor where the sum is made, it is read when some of it has been written over.
+        for factor in [0, 1] {
+            let mut wrong = programs.clone();
+            for program in &mut wrong {
+                let (number, ..) = adding(program)[0];
+                let Action::Compute(compute) = &mut program.instructions[number].action else {
+                    unreachable!("it adds")
+                };
+                let [there, addend] = [factor, 2].map(|it: usize| compute.operands[it].buffer);
+                assert_eq!(program.buffers[there.0].type_, program.buffers[addend.0].type_);
+                (compute.operands[factor].buffer, compute.operands[2].buffer) = (addend, there);
+            }
+            let found = verify(&wrong).unwrap_err().to_string();
+            assert!(found.contains("is read, perhaps after it is written over"), "{parallel:?}: {found}");
+        }
+    }
 }

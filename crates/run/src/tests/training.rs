@@ -7,7 +7,7 @@ use lower::Origin;
 use planner_ir::{DType, Op, Phase, State, StateKind, Type};
 
 use super::priced::priced;
-use super::regression::{OPTIMIZERS, Parallel, Regression};
+use super::regression::{OPTIMIZERS, Parallel, Regression, Sums};
 use super::{programs, some_numbers};
 use crate::{Outcome, Place, Reference, RunError, Session, not_finite};
 
@@ -100,6 +100,24 @@ fn check(regression: Regression, tolerance: f64) -> Outcome {
 
 fn devices(parallel: Parallel) -> &'static [u64] {
     if parallel == Parallel::DataTensor { &[4] } else { &[1, 2, 4] }
+}
+
+/// Weights are square, so that nothing but its place tells what a product adds to from its factors.
+#[test]
+fn gradients_that_products_add_are_those_of_one_device() {
+    for parallel in [Parallel::Data, Parallel::Zero1, Parallel::Tensor, Parallel::DataTensor] {
+        for &devices in devices(parallel) {
+            for micro_batches in [1, 3] {
+                let regression = Regression {
+                    sums: Sums::Added,
+                    extents: [8; 4],
+                    optimizer: OPTIMIZERS[1],
+                    ..Regression::new(parallel, devices, micro_batches)
+                };
+                check(regression, 1e-5);
+            }
+        }
+    }
 }
 
 #[test]

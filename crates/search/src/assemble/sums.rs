@@ -4,7 +4,7 @@
 //! of that one is counted: see [`rewrite::Added`]. So a sum takes no time by itself, and the table of its node and of
 //! the product's says what both take beyond the product.
 
-use planner_ir::{Graph, NodeId, Type, ValueId};
+use planner_ir::{Graph, NodeId, Partition, Type, ValueId};
 use rewrite::{Added, Choice, Space, added};
 
 use super::groups::Group;
@@ -67,15 +67,20 @@ pub(super) fn group(space: &Space, it: &Added) -> Group {
     }
 }
 
-/// What a product that adds takes, priced as its device does it (seconds).
-pub(crate) fn priced(added: &Added, local: (&[Type], &Type), choice: &planner_ir::Partition, prices: &dyn Prices) -> f64 {
+/// What a product that adds takes, which has that number in its section, as a device does it (seconds).
+pub(crate) fn priced(
+    (added, node): (&Added, NodeId),
+    local: (&[Type], &Type),
+    partition: &Partition,
+    prices: &dyn Prices,
+) -> f64 {
     prices.work(&Work {
         op: &added.node.op,
         whole: added.types().0,
         operands: local.0,
         results: std::slice::from_ref(local.1),
-        node: added.product,
-        partition: choice,
+        node,
+        partition,
         loops: added.loops(),
     })
 }
@@ -138,7 +143,7 @@ impl Assembly<'_> {
             self.space.layouts[value.0][layout].local_type(graph.type_of(value))
         };
         let operands: Vec<Type> = held.map(local).collect();
-        let seconds = priced(it, (&operands, &local((&after, &ends[1]))), partition, prices);
+        let seconds = priced((it, it.product), (&operands, &local((&after, &ends[1]))), partition, prices);
         Some((ends, seconds))
     }
 }

@@ -9,11 +9,16 @@ use crate::manner::InPlace;
 use crate::prices::Prices;
 
 /// Makes products of a plan add to sums wherever that is equal and takes no longer, as the problem that the plan was
-/// chosen by counts it.
-pub(crate) fn join(plan: &mut Plan, in_place: &mut Vec<Option<InPlace>>, prices: &dyn Prices) {
+/// chosen by counts it; given the numbers of operations in their sections.
+pub(crate) fn join(
+    plan: &mut Plan,
+    in_place: &mut Vec<Option<InPlace>>,
+    (prices, places): (&dyn Prices, &[Option<NodeId>]),
+) {
     let (mut found, mut seconds) = (Vec::new(), Vec::new());
     for it in added(&plan.graph) {
-        if let Some((copy, takes)) = together(plan, &it, prices) {
+        let place = places[it.product.0].unwrap_or(it.product);
+        if let Some((copy, takes)) = together(plan, &it, (prices, place)) {
             seconds.push((it.product, copy, takes));
             found.push(it);
         }
@@ -45,7 +50,7 @@ pub(crate) fn join(plan: &mut Plan, in_place: &mut Vec<Option<InPlace>>, prices:
 }
 
 /// The copy of the sum so far that a product adds to, and what it takes then (seconds); nothing where they stay apart.
-fn together(plan: &Plan, it: &Added, prices: &dyn Prices) -> Option<(Copy, f64)> {
+fn together(plan: &Plan, it: &Added, (prices, place): (&dyn Prices, NodeId)) -> Option<(Copy, f64)> {
     let computed = |node: NodeId| match &plan.assignments[node.0] {
         Assignment::Computed { partition, operands, seconds, .. } => Some((partition, operands, *seconds)),
         Assignment::Prepared => None,
@@ -68,6 +73,6 @@ fn together(plan: &Plan, it: &Added, prices: &dyn Prices) -> Option<(Copy, f64)>
     let held = it.node.operands.iter().zip(copies.iter().chain([&copy]));
     let local = |(&value, &copy): (&ValueId, &Copy)| plan.layout(value, copy).local_type(plan.graph.type_of(value));
     let operands: Vec<Type> = held.map(local).collect();
-    let takes = priced(it, (&operands, &local((&after, &Copy::Made))), partition, prices);
+    let takes = priced((it, place), (&operands, &local((&after, &Copy::Made))), partition, prices);
     (takes <= apart).then_some((copy, takes))
 }

@@ -294,7 +294,7 @@ impl<'a> Weighed<'a> {
             proof: plan::Proof::Gap { lower_bound: 0.0 },
             space: size(&self.programs),
         };
-        join(&mut plan, &mut in_place, request.prices);
+        join(&mut plan, &mut in_place, (request.prices, &composed.places));
         plan.estimate = estimate(&plan, request.prices);
         let (apart, splits) = (Hidden::default(), request.live.splits());
         let mut made = Made { plan, variants, choices: choices.clone(), in_place, apart, splits };

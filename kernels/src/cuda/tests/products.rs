@@ -221,7 +221,14 @@ fn odd_sums_of_products_are_computed() {
             true => numbers(dtype, &shape(text), seed + more),
             false => whole(dtype, &shape(text), 0, 9, seed + more),
         };
-        let operands = vec![operand(left, 0), operand(right, 1)];
+        let mut operands = vec![operand(left, 0), operand(right, 1)];
+        if u.arbitrary()? {
+            // Added to something, in more digits where there are fewer than of f32.
+            operands.push(match dtype.is_float() {
+                true => numbers(dtype.accumulated(), &shape(result), seed + 2),
+                false => operand(result, 2),
+            });
+        }
         Ok(Trial::whole(Op::Contract(contract), operands, 20.0 * tolerance(dtype)))
     });
     check(&trials);
