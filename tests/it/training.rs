@@ -16,6 +16,7 @@ mod forced; // plans made to use what is offered
 mod bytes; // what plans move, and what the textbook says
 mod textbook; // every oracle under every kind of plan that people make by hand
 mod phases; // gradients partitioned otherwise than what they are of
+mod added; // gradients that products add to those of other micro-batches
 mod megatron; // what tensor and sequence parallel plans move of activations
 mod context; // attention whose keys and values go around
 mod ulysses; // attention by heads of sequences that are split

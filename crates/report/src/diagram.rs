@@ -148,7 +148,7 @@ fn names(op: &Op, loops: &Loops) -> Vec<String> {
     let matrices = matches!(op, Op::Contract(_)) && loops.loops.len() == 3;
     let product = matrices && loops.operands.iter().chain(&loops.results).all(|dims| dims.len() == 2);
     let name = |it: LoopId| {
-        let sides = [&loops.operands[0], loops.operands.last().unwrap_or(&loops.operands[0])];
+        let sides = [&loops.operands[0], loops.operands.get(1).unwrap_or(&loops.operands[0])];
         let has = sides.map(|dims| dims.iter().flatten().any(|&of| of == it));
         match has {
             _ if !product => format!("l{}.", it.0),

@@ -214,7 +214,6 @@ pub(super) fn products() -> Vec<Case> {
         case("contract \"a,b->ba\"", &[Floats(&[4]), Floats(&[4])]),
         case("contract \"ab,ab->\"", &[Floats(&[4, 2]), Floats(&[4, 2])]),
         case("contract \"mk,kn->mn\"", &[Floats(&[4, 4]), Floats(&[4, 2]), Floats(&[4, 2])]),
-        case("contract \"k,kn->n\"", &[Floats(&[4]), Floats(&[4, 2]), Floats(&[2])]),
         case("contract \"mk,kn->mn\"", &[Integers(DType::I64, &[4, 2]), Integers(DType::I64, &[2, 4])]),
         case(
             "attention scale=0.5 causal=false softcap=0.0 window=none",

@@ -150,7 +150,8 @@ impl Assembly<'_> {
         };
         let operands = node_.operands.iter().enumerate().filter(first).filter(is_last);
         let operands: Vec<(usize, &ValueId)> = operands.collect();
-        let touched = |&choice: &usize| -> u64 {
+        let joint = self.assembled.joints.iter().find(|it| it.has(node));
+        let touched = |(place, &choice): (usize, &usize)| -> u64 {
             let is_view = self.is_view(node, choice);
             let choice = &self.space.choices[node.0][choice];
             // Rows that come, and what is made of them. What blocks in time steps need hangs on their slots.
@@ -161,9 +162,14 @@ impl Assembly<'_> {
             let operands = operands.iter().map(|&(index, value)| (value, &choice.operands[index]));
             let results = node_.results.iter().zip(&choice.results);
             let results = results.filter(|(result, _)| !is_view && !self.is_counted_elsewhere(**result));
-            routed + operands.chain(results).map(|(&value, &layout)| local(value, layout)).sum::<u64>()
+            // Where no product adds to the sum, what is added is there.
+            let is_apart = joint.is_some_and(|it| it.is_apart(place));
+            let added = node_.operands.iter().zip(&choice.operands).chain(node_.results.iter().zip(&choice.results));
+            let added = added.filter(|(value, _)| is_apart && self.may_be_none(**value));
+            let all = operands.chain(results).chain(added);
+            routed + all.map(|(&value, &layout)| local(value, layout)).sum::<u64>()
         };
-        let bytes = choices.iter().map(touched).collect();
+        let bytes = choices.iter().enumerate().map(touched).collect();
         let node = *work;
         let problem = &mut self.assembled.frame;
         problem.bytes.push(bytes);
@@ -182,11 +188,16 @@ impl Assembly<'_> {
         let shared = self.section.is_outside(value) && !self.section.enters(value);
         let becomes = |it: &Use| matches!(it, Use::Carried(_));
         let in_place = self.summed[value.0] || self.uses[value.0].iter().any(becomes);
+        shared || self.section.is_made(value) && in_place || self.may_be_none(value)
+    }
+
+    /// Whether a value is none where the product that makes it adds it to a sum.
+    fn may_be_none(&self, value: ValueId) -> bool {
         let adds = |it: &Added| {
             let made = it.widened.into_iter().chain([it.product]);
             made.into_iter().any(|node| self.section.graph.node(node).results[0] == value)
         };
-        shared || self.section.is_made(value) && in_place || self.added.iter().any(adds)
+        self.added.iter().any(adds)
     }
 
     /// Whether a partition of an operation leaves its operand as it is.

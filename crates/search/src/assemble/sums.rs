@@ -26,9 +26,16 @@ pub(super) struct Joint {
     pub(super) sum: NodeId,
     /// For each choice of the product's node, and of the sum's, what the sum takes (seconds), each time that it runs.
     seconds: Table,
+    /// For each choice of the sum's node, whether some product adds to it.
+    joins: Vec<bool>,
 }
 
 impl Joint {
+    /// Whether what is added is made before, whatever the product's choice.
+    pub(super) fn is_apart(&self, choice: usize) -> bool {
+        !self.joins[choice]
+    }
+
     /// Whether an operation's time is in the table.
     pub(super) fn has(&self, node: NodeId) -> bool {
         self.sum == node || self.widened == Some(node)
@@ -101,6 +108,7 @@ impl Assembly<'_> {
         let (product, sum) = (work(it.product)?, work(it.sum)?);
         let choice = |node: NodeId, number: usize| &self.space.choices[node.0][number];
         let mut entries = Vec::with_capacity(product.choices.len() * sum.choices.len());
+        let mut joins = vec![false; sum.choices.len()];
         for &made in &product.choices {
             let together = self.together(it, choice(it.product, made), prices);
             let alone = self.assembled.seconds[it.product.0][made];
@@ -113,14 +121,16 @@ impl Assembly<'_> {
                     taken = choice(widened, number).operands[0];
                 }
                 let ends = [choice(it.sum, adds).operands[it.before], choice(it.sum, adds).results[0]];
-                let joins = |(between, seconds): &([usize; 2], f64)| {
+                let stays = |(between, seconds): &([usize; 2], f64)| {
                     *between == ends && choice(it.product, made).results[0] == taken && seconds - alone <= apart
                 };
-                entries.push(together.filter(joins).map_or(apart, |(_, seconds)| seconds - alone));
+                let more = together.filter(stays).map(|(_, seconds)| seconds - alone);
+                joins[place] |= more.is_some();
+                entries.push(more.unwrap_or(apart));
             }
         }
         let seconds = Table { columns: sum.choices.len(), entries };
-        Some(Joint { from: product.node, to: sum.node, widened: it.widened, sum: it.sum, seconds })
+        Some(Joint { from: product.node, to: sum.node, widened: it.widened, sum: it.sum, seconds, joins })
     }
 
     /// The numbers of the layouts of the sum so far and of the sum between which a product adds in that partition, and

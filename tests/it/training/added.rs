@@ -1,0 +1,47 @@
+//! Gradients of micro-batches that the products add which make them: where what is at rest owes the sum over devices,
+//! and nowhere else.
+
+use driver::pipeline::{Phases, Training};
+use plan::{Plan, Recompute};
+use planner_ir::Phase;
+use search::MachinePrices;
+
+use super::cases::{ADAMW, Case, gpt2, parted};
+use super::chosen::check_plan;
+use super::manners::{Manner, Preferring};
+use crate::corpus::machine;
+
+/// The cheapest plan of this manner on two ranks, of two micro-batches.
+fn planned(case: &Case, manner: Manner) -> Plan {
+    let (mesh, machine) = machine("2");
+    let training = Training { phases: Phases::Together, ..case.training(ADAMW, Recompute::Nothing) };
+    let prepared = case.prepared(&training, &parted(&case.batch(0), 2));
+    let prices = MachinePrices::new(&machine, &mesh).unwrap();
+    let prices = Preferring::new(manner, prices, &prepared.graph, &prepared.sections);
+    let plan = case.plan_of(&prepared, &mesh, &machine, &prices).unwrap();
+    check_plan(&plan).unwrap();
+    plan
+}
+
+/// How many products add, and how many might that do not.
+fn added(plan: &Plan) -> [usize; 2] {
+    let nodes = plan.graph.nodes.iter().filter(|it| it.phase == Phase::Gradient);
+    let adds = nodes.filter(|it| it.op.addend(it.operands.len()).is_some()).count();
+    [adds, rewrite::added(&plan.graph).len()]
+}
+
+#[test]
+fn products_add_where_what_is_at_rest_owes_what_they_owe() {
+    let case = gpt2();
+    let case = case.stretched(4, 1);
+    let mut all = None;
+    for manner in [0, 1, 2, 3].map(Manner::Data).into_iter().chain([Manner::Tensor]) {
+        let plan = planned(&case, manner);
+        let [adds, apart] = added(&plan);
+        let all = *all.get_or_insert(adds + apart);
+        assert!(all > 4 && adds + apart == all, "{manner:?}: {adds} and {apart} of {all}");
+        let expected = if matches!(manner, Manner::Data(2..)) { [0, all] } else { [all, 0] };
+        assert_eq!([adds, apart], expected, "{manner:?}");
+        case.check_training(&plan, ADAMW, 2).unwrap_or_else(|error| panic!("{manner:?}: {error}"));
+    }
+}
