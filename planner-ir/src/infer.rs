@@ -315,7 +315,9 @@ impl Op {
             | Self::CrossEntropyGradient { .. }
             | Self::ScatterElements { .. }
             | Self::ScatterNd { .. } => (found == 3, "3"),
-            Self::LayerNorm { .. } | Self::Conv(_) | Self::Contract(_) => (found == 2 || found == 3, "2 or 3"),
+            Self::LayerNorm { .. } | Self::Conv(_) | Self::Contract(_) => {
+                (found == 2 || found == 3, "2 or 3")
+            }
             Self::Dequantize { .. } => (found == 2 || found == 3, "2 or 3"),
             Self::RmsNorm { .. } => (found == 2, "2"),
             Self::AttentionMerge => (found == 4, "4"),

@@ -94,7 +94,10 @@ impl Added {
         let OpClass::MatrixProduct(contract) = op.class() else { return None };
         let alone = |own: &[_], other: &[_]| own.iter().any(|label| !other.contains(label));
         let is_matrix = alone(&contract.left, &contract.right) && alone(&contract.right, &contract.left);
-        if op.addend(of.operands.len()).is_some() || !is_matrix || phases.into_iter().any(|it| it != adds.phase) {
+        if op.addend(of.operands.len()).is_some()
+            || !is_matrix
+            || phases.into_iter().any(|it| it != adds.phase)
+        {
             return None;
         }
         let result = graph.type_of(adds.results[0]).clone();

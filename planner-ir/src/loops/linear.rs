@@ -37,7 +37,8 @@ impl Op {
             Self::Binary(Binary::Div) if float => vec![vec![0]],
             // Exponents say powers; the sum of numbers of 8 bits is none.
             Self::ScaledContract { .. } => {
-                let (one, addend) = (|it: &usize| operands[*it].dtype == DType::F32, self.addend(operands.len()));
+                let (one, addend) =
+                    (|it: &usize| operands[*it].dtype == DType::F32, self.addend(operands.len()));
                 let scales = (2..operands.len() / 2 * 2).filter(one);
                 scales.map(|it| [Some(it), addend].into_iter().flatten().collect()).collect()
             }

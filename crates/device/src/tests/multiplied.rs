@@ -144,8 +144,7 @@ fn the_library_adds_products_to_what_is_there_in_more_digits() {
                 let found =
                     by_library(&mut products, &gpu, &described, [&a, &b], (&type_, Some((&addend, over))));
                 let found = found.to_floats().unwrap();
-                let near =
-                    found.iter().zip(&expected).all(|(a, b)| (a - b).abs() <= 1e-4 * b.abs().max(1.0));
+                let near = found.iter().zip(&expected).all(|(a, b)| (a - b).abs() <= 1e-4 * b.abs().max(1.0));
                 assert!(near, "{contract:?} in {dtype}: {found:?}, expected {expected:?}");
             }
         }

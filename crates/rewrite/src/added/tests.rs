@@ -83,7 +83,8 @@ fn numbers(dtype: DType, shape: &[u64], seed: u64) -> Array {
     evaluate(&Op::Cast(dtype), &[&wide]).unwrap().remove(0)
 }
 
-const FORMS: [[&str; 3]; 4] = [["ab", "ac", "bc"], ["ab", "ca", "bc"], ["bad", "ca", "cdb"], ["dab", "dac", "dbc"]];
+const FORMS: [[&str; 3]; 4] =
+    [["ab", "ac", "bc"], ["ab", "ca", "bc"], ["bad", "ca", "cdb"], ["dab", "dac", "dbc"]];
 
 #[test]
 fn one_operation_is_as_the_three_but_for_rounding_in_between() {
@@ -173,7 +174,8 @@ fn partitions_are_equal_where_layouts_are_those_of_the_one_operation() {
                     layout(draft.sum, sum.results[0]),
                 ];
                 // Nothing moves in between.
-                if layout(node(found.sum).operands[1 - found.before], sum.operands[1 - found.before]) != made {
+                if layout(node(found.sum).operands[1 - found.before], sum.operands[1 - found.before]) != made
+                {
                     continue;
                 }
                 let is_equal = found.is_equal(&mesh, &product.partition, ends);

@@ -164,7 +164,8 @@ impl Assembly<'_> {
             let results = results.filter(|(result, _)| !is_view && !self.is_counted_elsewhere(**result));
             // Where no product adds to the sum, what is added is there.
             let is_apart = joint.is_some_and(|it| it.is_apart(place));
-            let added = node_.operands.iter().zip(&choice.operands).chain(node_.results.iter().zip(&choice.results));
+            let added =
+                node_.operands.iter().zip(&choice.operands).chain(node_.results.iter().zip(&choice.results));
             let added = added.filter(|(value, _)| is_apart && self.may_be_none(**value));
             let all = operands.chain(results).chain(added);
             routed + all.map(|(&value, &layout)| local(value, layout)).sum::<u64>()

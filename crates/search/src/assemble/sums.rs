@@ -63,7 +63,8 @@ pub(super) fn of(section: &Section, space: &Space) -> Vec<Added> {
 
 /// A sum, and what converts what it adds as the sum takes it.
 pub(super) fn group(space: &Space, it: &Added) -> Group {
-    let sums = (0..space.choices[it.sum.0].len()).map(|sum| (sum, space.choices[it.sum.0][sum].operands[1 - it.before]));
+    let sums = (0..space.choices[it.sum.0].len())
+        .map(|sum| (sum, space.choices[it.sum.0][sum].operands[1 - it.before]));
     match it.widened {
         None => Group { nodes: vec![it.sum], choices: sums.map(|(sum, _)| vec![sum]).collect() },
         Some(widened) => {
@@ -122,7 +123,9 @@ impl Assembly<'_> {
                 }
                 let ends = [choice(it.sum, adds).operands[it.before], choice(it.sum, adds).results[0]];
                 let stays = |(between, seconds): &([usize; 2], f64)| {
-                    *between == ends && choice(it.product, made).results[0] == taken && seconds - alone <= apart
+                    *between == ends
+                        && choice(it.product, made).results[0] == taken
+                        && seconds - alone <= apart
                 };
                 let more = together.filter(stays).map(|(_, seconds)| seconds - alone);
                 joins[place] |= more.is_some();
@@ -139,10 +142,8 @@ impl Assembly<'_> {
         let graph: &Graph = &self.section.graph;
         let (before, after) = (*it.node.operands.last()?, it.node.results[0]);
         let partition = &product.partition;
-        let layouts = [
-            partition.operand(it.loops(), it.node.operands.len() - 1),
-            partition.result(it.loops(), 0),
-        ];
+        let layouts =
+            [partition.operand(it.loops(), it.node.operands.len() - 1), partition.result(it.loops(), 0)];
         let known = |value: ValueId, layout| self.space.layouts[value.0].binary_search(layout).ok();
         let ends = [known(before, &layouts[0])?, known(after, &layouts[1])?];
         if !it.is_equal(self.mesh, partition, [&layouts[0], &layouts[1]]) {

@@ -68,14 +68,16 @@ impl Assembled {
         let mut problem = self.frame.clone();
         let graph = &section.graph;
         for (node, done) in graph.node_ids().zip(&self.work) {
-            let Some(done) = done.as_ref().filter(|_| !self.joints.iter().any(|it| it.has(node))) else { continue };
+            let Some(done) = done.as_ref().filter(|_| !self.joints.iter().any(|it| it.has(node))) else {
+                continue;
+            };
             let weight = weights.alone(graph.node(node).phase);
             let runs = real(graph.runs(node));
             let times = problem.times[done.node].iter_mut().zip(&done.choices);
             times.for_each(|(time, &choice)| *time += weight * (runs * self.seconds[node.0][choice]));
         }
         for joint in &self.joints {
-            let pace = weights.alone(Clock::of(graph.node(joint.sum).phase)) * real(graph.runs(joint.sum));
+            let pace = weights.alone(graph.node(joint.sum).phase) * real(graph.runs(joint.sum));
             problem.tables.push(joint.table(pace).into());
             problem.edges.push(Edge { from: joint.from, to: joint.to, table: problem.tables.len() - 1 });
         }

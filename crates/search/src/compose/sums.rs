@@ -30,7 +30,9 @@ pub(crate) fn join(
     let assignment = |stood: &NodeId| {
         let mut assignment = plan.assignments[stood.0].clone();
         let adds = seconds.binary_search_by_key(stood, |it| it.0).ok().map(|it| seconds[it]);
-        if let (Some((_, copy, takes)), Assignment::Computed { operands, seconds, .. }) = (adds, &mut assignment) {
+        if let (Some((_, copy, takes)), Assignment::Computed { operands, seconds, .. }) =
+            (adds, &mut assignment)
+        {
             operands.push(copy);
             *seconds = takes;
         }
@@ -71,7 +73,8 @@ fn together(plan: &Plan, it: &Added, (prices, place): (&dyn Prices, NodeId)) -> 
         return None;
     }
     let held = it.node.operands.iter().zip(copies.iter().chain([&copy]));
-    let local = |(&value, &copy): (&ValueId, &Copy)| plan.layout(value, copy).local_type(plan.graph.type_of(value));
+    let local =
+        |(&value, &copy): (&ValueId, &Copy)| plan.layout(value, copy).local_type(plan.graph.type_of(value));
     let operands: Vec<Type> = held.map(local).collect();
     let takes = priced((it, place), (&operands, &local((&after, &Copy::Made))), partition, prices);
     (takes <= apart).then_some((copy, takes))
