@@ -70,10 +70,13 @@ fn positions(plan: &Plan, cache: &Cache) -> Option<Positions> {
     })
 }
 
+/// A program as it was before it was planned, and the blocks of its plan, if that can be cut.
+pub type Before = (Prepared, Option<Vec<Section>>);
+
 /// The program of a plan as it was before it was planned, cut into its blocks, and the blocks of the plan, if that can
 /// be cut. That of a training step is derived again, from the model; where that is not there, or another program comes
 /// of it, there is nothing.
-pub fn prepared(path: &Path, plan: &Plan) -> Result<Option<(Prepared, Option<Vec<Section>>)>, Failure> {
+pub fn prepared(path: &Path, plan: &Plan) -> Result<Option<Before>, Failure> {
     let Some(recipe) = &plan.recipe else {
         let prepared = pipeline::cut(&plan.graph);
         let sections = (prepared.graph == plan.graph).then(|| prepared.sections.clone());

@@ -32,7 +32,8 @@ pub(super) fn groups(section: &Section, space: &Space, seconds: &[Vec<f64>], add
             continue;
         }
         if let Some(it) = added.iter().find(|it| it.sum == node) {
-            groups.push(sums::group(space, it));
+            let (nodes, choices) = sums::together(space, it);
+            groups.push(Group { nodes, choices });
             continue;
         }
         // A gradient of what takes parameters apart has choices of its own: it is a sum over

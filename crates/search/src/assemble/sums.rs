@@ -7,7 +7,6 @@
 use planner_ir::{Graph, NodeId, Partition, Type, ValueId};
 use rewrite::{Added, Choice, Space, added};
 
-use super::groups::Group;
 use super::{Assembly, is_prepared};
 use crate::prices::{Prices, Work};
 use crate::problem::Table;
@@ -56,23 +55,21 @@ pub(super) fn of(section: &Section, space: &Space) -> Vec<Added> {
     let mut found = added(graph);
     found.retain(|it| {
         let used = section.is_delivered(graph.node(it.product).results[0]);
-        runs(it.product) && !used && !group(space, it).choices.is_empty()
+        runs(it.product) && !used && !together(space, it).1.is_empty()
     });
     found
 }
 
-/// A sum, and what converts what it adds as the sum takes it.
-pub(super) fn group(space: &Space, it: &Added) -> Group {
-    let sums = (0..space.choices[it.sum.0].len())
-        .map(|sum| (sum, space.choices[it.sum.0][sum].operands[1 - it.before]));
-    match it.widened {
-        None => Group { nodes: vec![it.sum], choices: sums.map(|(sum, _)| vec![sum]).collect() },
-        Some(widened) => {
-            let makes = |taken: usize| space.choices[widened.0].iter().position(|it| it.results[0] == taken);
-            let choices = sums.filter_map(|(sum, taken)| Some(vec![makes(taken)?, sum])).collect();
-            Group { nodes: vec![widened, it.sum], choices }
-        }
-    }
+/// A sum, and what converts what it adds: both, and for each choice of the sum the choice of each, as the sum takes what
+/// is converted.
+pub(super) fn together(space: &Space, it: &Added) -> (Vec<NodeId>, Vec<Vec<usize>>) {
+    let choices = &space.choices[it.sum.0];
+    let Some(widened) = it.widened else {
+        return (vec![it.sum], (0..choices.len()).map(|sum| vec![sum]).collect());
+    };
+    let makes = |taken: usize| space.choices[widened.0].iter().position(|it| it.results[0] == taken);
+    let both = |sum: usize| Some(vec![makes(choices[sum].operands[1 - it.before])?, sum]);
+    (vec![widened, it.sum], (0..choices.len()).filter_map(both).collect())
 }
 
 /// What a product that adds takes, which has that number in its section, as a device does it (seconds).
