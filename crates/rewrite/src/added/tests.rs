@@ -158,7 +158,7 @@ fn partitions_are_equal_where_layouts_are_those_of_the_one_operation() {
     arbtest(|u| {
         let form = *u.choose(&FORMS)?;
         let dtype = *u.choose(&[DType::F32, DType::BF16])?;
-        let mesh = Mesh::of_sizes(*u.choose(&[&[2][..], &[4], &[2, 2]])?);
+        let mesh = Mesh::of_sizes(u.choose(&[&[2][..], &[4], &[2, 2]])?);
         let draft = Draft::new(form, extents(u)?, dtype);
         let graph = &draft.graph;
         let offer = Offer { splits: Splits::All, steps: Steps::Offered, striped: None };
