@@ -142,18 +142,7 @@ pub(super) fn operation(
             };
             let (left, right) = (labels(0..rank), labels(rank - 1..rank + 1));
             let result = left[..rank - 1].iter().chain(&right[1..]).copied().collect();
-            let op = Op::Contract(Contract { left, right, result });
-            let mut operands = vec![x, weight];
-            if u.ratio(1, 2)? {
-                let sum = op.infer(&sketch.plan.graph.types_of(&operands)).unwrap().remove(0);
-                let fits = |it: &&ValueId| *sketch.plan.graph.type_of(**it) == sum;
-                let known: Vec<ValueId> = values.iter().filter(fits).copied().collect();
-                operands.push(match known[..] {
-                    [] => new_source(u, sketch, sum, true)?,
-                    _ => *u.choose(&known)?,
-                });
-            }
-            Ok((op, operands))
+            Ok((Op::Contract(Contract { left, right, result }), vec![x, weight]))
         }
         4 if rank > 0 => {
             let reduction = *u.choose(&[Reduction::Sum, Reduction::Max])?;
