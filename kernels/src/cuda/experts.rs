@@ -5,6 +5,8 @@
 //! what the expert makes of it stands; tokens take their rows together in the order of experts, and
 //! experts sum over their tokens in order, so that nothing depends on which block is faster.
 
+mod tensor; // experts of 16 bits, on tensor cores
+
 use planner_ir::{DType, Real, Unary};
 
 use super::functions::{derivative, unary};
@@ -75,7 +77,7 @@ impl Experts {
             return Err(Uncovered::Missing(format!("experts of {dtype} and other elements")));
         }
         let slots = active.min(experts);
-        let mut made = Self {
+        let made = Self {
             activation,
             limit,
             dtype,
@@ -90,8 +92,13 @@ impl Experts {
             room: 0,
             lists: [Argument::Room(0); 2],
         };
-        made.lists = [made.bytes(4 * experts * tokens), made.bytes(4 * experts)];
         Ok(made)
+    }
+
+    /// The same with room for the rows of each expert.
+    fn listed(mut self) -> Self {
+        self.lists = [self.bytes(4 * self.experts * self.tokens), self.bytes(4 * self.experts)];
+        self
     }
 
     /// So many bytes more of the room.
@@ -284,10 +291,14 @@ pub(super) fn experts(
     operands: &[Piece],
     y: &Piece,
 ) -> Result<Work, Uncovered> {
-    let mut run = Experts::new(activation, limit, active, operands)?;
+    let run = Experts::new(activation, limit, active, operands)?;
     if y.type_.elements() == 0 {
         return Ok(Work::default());
     }
+    if run.is_for_tensor_cores() {
+        return tensor::experts(run);
+    }
+    let mut run = run.listed();
     let (units, outs) = (run.rows_of(run.inner), run.rows_of(run.hidden));
     let products = run.clear(&["before", "factor"]) + &run.products();
     let active = unary(activation, run.dtype, "before[r]")?;
@@ -323,7 +334,11 @@ pub(super) fn experts_gradient(
     if results.len() != dy {
         return Err(Uncovered::Missing(format!("{} gradients of experts", results.len())));
     }
-    let mut run = Experts::new(activation, limit, active, &operands[..dy])?;
+    let run = Experts::new(activation, limit, active, &operands[..dy])?;
+    if run.is_for_tensor_cores() {
+        return tensor::gradient(run);
+    }
+    let mut run = run.listed();
     let [units, back, above, beside] = [(); 4].map(|()| run.rows_of(run.inner));
     let moved = run.rows_of(run.hidden);
     let (gated, down) = (run.gated, run.down);

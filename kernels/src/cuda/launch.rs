@@ -19,7 +19,7 @@ pub struct Piece {
 }
 
 /// Every family of kernels, sorted: what the name of one begins with.
-pub const FAMILIES: [&str; 39] = [
+pub const FAMILIES: [&str; 43] = [
     "attention",
     "attention_gradient",
     "attention_gradient_tensor",
@@ -35,8 +35,12 @@ pub const FAMILIES: [&str; 39] = [
     "cross_entropy_gradient",
     "experts_gates",
     "experts_list",
+    "experts_order",
     "experts_rows",
+    "experts_slots",
     "experts_sums",
+    "experts_tensor",
+    "experts_tensor_weights",
     "experts_tokens",
     "experts_weights",
     "extremes",

@@ -91,6 +91,19 @@ FN t_i64 t_min_i(t_i64 a, t_i64 b) { return a < b ? a : b; }
 FN t_u64 t_max_u(t_u64 a, t_u64 b) { return a > b ? a : b; }
 FN t_u64 t_min_u(t_u64 a, t_u64 b) { return a < b ? a : b; }
 
+/* What lanes before this one have of a number that each lane has, and what all have together. */
+FN int t_warp_before(int own, int *all) {
+    int before = 0;
+    *all = own;
+    T_UNROLL
+    for (int mask = 1; mask < 32; mask <<= 1) {
+        const int other = (int)t_shuffle_i(*all, mask);
+        before += t_thread() & mask ? other : 0;
+        *all += other;
+    }
+    return before;
+}
+
 /* Numbers that depend on a seed and a position alone: SplitMix64's output function, twice. */
 FN t_u64 t_mixed(t_u64 x) {
     x += 0x9e3779b97f4a7c15ull;

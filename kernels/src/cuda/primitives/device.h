@@ -96,8 +96,9 @@ FN void t_copy_async(void *to, const void *from, int there) {
 }
 /* What is on its way is a group. */
 FN void t_commit(void) { asm volatile("cp.async.commit_group;" ::: "memory"); }
-/* All groups but the newest are there. */
+/* All groups but the newest, or the newest two, are there. */
 FN void t_wait_but_one(void) { asm volatile("cp.async.wait_group 1;" ::: "memory"); }
+FN void t_wait_but_two(void) { asm volatile("cp.async.wait_group 2;" ::: "memory"); }
 
 FN float t_exp2_f(float x) { float y; asm("ex2.approx.ftz.f32 %0, %1;" : "=f"(y) : "f"(x)); return y; }
 FN float t_log2_f(float x) { return log2f(x); }

@@ -55,7 +55,7 @@ static t_i64 t_block_number;
 static t_u64 t_state;
 static const char *t_what = "nothing";
 /* What the lanes of a warp show each other, twice: a lane may be one exchange ahead. */
-static union { t_u32 w[8]; t_u64 l[4]; float f; double d; t_i64 i; } t_shown[2][T_THREADS];
+static union { float n[12]; t_u64 l[4]; float f; double d; t_i64 i; } t_shown[2][T_THREADS];
 static void (*t_entry)(void **);
 static void **t_arguments;
 
@@ -198,17 +198,17 @@ FN t_u16 t_half_of_float(float x) {
 /* The element of a matrix that lies in the lane's registers as PTX says of `mma.m16n8k16`. */
 static void t_mma(float *d, const t_u32 *a, const t_u32 *b, float (*number)(t_u16), int site) {
     int turn = t_turn(), lane = t_now % T_LANES, first = t_now - lane;
-    memcpy(t_shown[turn][t_now].w, a, 16);
-    memcpy(t_shown[turn][t_now].w + 4, b, 8);
+    for (int at = 0; at < 12; at++) {
+        t_shown[turn][t_now].n[at] = number((t_u16)((at < 8 ? a[at / 2] : b[at / 2 - 4]) >> at % 2 * 16));
+    }
     t_meet_in_warp(site);
     for (int element = 0; element < 4; element++) {
         int row = lane / 4 + element / 2 * 8, column = lane % 4 * 2 + element % 2;
         float sum = d[element];
         for (int k = 0; k < 16; k++) {
-            int a_lane = row % 8 * 4 + k % 8 / 2, a_word = row / 8 + k / 8 * 2;
-            int b_lane = column * 4 + k % 8 / 2, b_word = 4 + k / 8;
-            t_u32 left = t_shown[turn][first + a_lane].w[a_word], right = t_shown[turn][first + b_lane].w[b_word];
-            sum += number((t_u16)(left >> k % 2 * 16)) * number((t_u16)(right >> k % 2 * 16));
+            const float *left = t_shown[turn][first + row % 8 * 4 + k % 8 / 2].n;
+            const float *right = t_shown[turn][first + column * 4 + k % 8 / 2].n + 8;
+            sum += left[(row / 8 + k / 8 * 2) * 2 + k % 2] * right[k / 8 * 2 + k % 2];
         }
         d[element] = sum;
     }
@@ -250,10 +250,10 @@ static void t_copy_async(void *to, const void *from, int there) {
     memset(to, 0xff, 16);
 }
 static void t_commit(void) { t_groups[t_now]++; }
-static void t_wait_but_one(void) {
+static void t_wait_but(int newest) {
     int kept = 0;
     for (int at = 0; at < t_pending_count[t_now]; at++) {
-        if (t_pending[t_now][at].group >= t_groups[t_now] - 1) {
+        if (t_pending[t_now][at].group >= t_groups[t_now] - newest) {
             t_pending[t_now][kept++] = t_pending[t_now][at];
         } else if (t_pending[t_now][at].there) {
             memcpy(t_pending[t_now][at].to, t_pending[t_now][at].from, 16);
@@ -263,6 +263,8 @@ static void t_wait_but_one(void) {
     }
     t_pending_count[t_now] = kept;
 }
+FN void t_wait_but_one(void) { t_wait_but(1); }
+FN void t_wait_but_two(void) { t_wait_but(2); }
 
 #define T_MATHS(name, c)                                                                                 \
     FN float t_##name##_f(float x) { return c##f(x); }                                                   \
