@@ -15,7 +15,7 @@ use device::{Architecture, Nvrtc, Task, besides, tasks};
 use kernels::cuda::{Kernel, Piece, Uncovered, Work, device_program, kernels};
 use lower::{Action, BufferId, Instruction, Kind, Program};
 use plan::Precision;
-use planner_ir::{Attention, Blind, DType, Op, Real, Type};
+use planner_ir::{Attention, Blind, DType, Op, Real, Type, Unary};
 use rayon::prelude::*;
 
 use super::{corpus, generation, training};
@@ -220,6 +220,58 @@ fn of_large_models() -> BTreeMap<String, Kernel> {
         }
     }
     found
+}
+
+/// How units of published mixtures are made: GPT-OSS, Mixtral and DeepSeek, Switch; NLLB.
+const UNITS: [(Unary, Option<Real>, usize); 4] = [
+    (Unary::GeluQuick, Some(Real(7.0)), 7),
+    (Unary::Silu, None, 5),
+    (Unary::Relu, None, 4),
+    (Unary::Gelu, None, 4),
+];
+
+/// What their experts need, and the gradients of those.
+fn of_large_mixtures() -> BTreeMap<String, Kernel> {
+    let [tokens, experts, inner, hidden, active] = [4096, 8, 14336, 4096, 2];
+    let mut found = BTreeMap::new();
+    for (dtype, (activation, limit, count)) in
+        [DType::BF16, DType::F16].into_iter().flat_map(|dtype| UNITS.map(|it| (dtype, it)))
+    {
+        let piece = |shape: &[u64]| Piece::whole(Type::new(dtype, shape));
+        let (x, gates) = (piece(&[tokens, hidden]), piece(&[tokens, experts]));
+        let [up, down] = [piece(&[experts, inner, hidden]), piece(&[experts, hidden, inner])];
+        let mut operands = vec![x.clone(), gates, up.clone()];
+        operands.extend((count > 4).then_some(up));
+        operands.push(down);
+        operands.extend((count == 7).then(|| [(); 2].map(|()| piece(&[experts, inner]))).into_iter().flatten());
+        let works = [
+            kernels(&Op::Experts { activation, limit, active }, &operands, std::slice::from_ref(&x)),
+            kernels(
+                &Op::ExpertsGradient { activation, limit, active },
+                &[&operands[..], std::slice::from_ref(&x)].concat(),
+                &operands,
+            ),
+        ];
+        for work in works {
+            let launches = work.unwrap_or_else(|error| panic!("{dtype:?}, {activation:?}: {error}")).launches;
+            found.extend(launches.into_iter().map(|it| (it.kernel.name.clone(), it.kernel)));
+        }
+    }
+    found
+}
+
+#[test]
+fn experts_of_large_models_compile_without_spilling() {
+    let kernels = of_large_mixtures();
+    let tensor = kernels.values().filter(|it| it.family().starts_with("experts_tensor"));
+    assert!(tensor.count() >= 4 * UNITS.len(), "{:?}", kernels.keys());
+    match Nvrtc::load(&[folder()]) {
+        Ok(nvrtc) => {
+            let all = ARCHITECTURES.into_iter().flat_map(|name| compiled(&nvrtc, name, &kernels));
+            corpus::expect_none(&all.collect::<Vec<String>>());
+        }
+        Err(error) => println!("left out: compiling for GPUs; {error} (`.ci/run` gets it)"),
+    }
 }
 
 #[test]

@@ -12,7 +12,7 @@ use super::trial::Trial;
 use crate::corpus::expect_none;
 
 /// How threads of a block meet, and those of a warp, and how they wait for what is on its way.
-const WAITS: [&str; 3] = ["t_barrier();", "t_warp_barrier();", "t_wait_but_one();"];
+const WAITS: [&str; 4] = ["t_barrier();", "t_warp_barrier();", "t_wait_but_one();", "t_wait_but_two();"];
 
 /// A place where threads wait: the family of the kernel, how many such places its source has, and which it is.
 type Place = (String, usize, usize);

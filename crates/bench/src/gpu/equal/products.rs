@@ -12,6 +12,8 @@ const PRODUCT: [u64; 3] = [48, 64, 320];
 const TOKENS: u64 = 300;
 const HIDDEN: u64 = 48;
 const UNITS: u64 = 40;
+/// Units of an expert as tensor cores take them, more than a block makes at a time.
+const WIDE_UNITS: u64 = 144;
 const EXPERTS: u64 = 4;
 /// How many experts a token uses.
 const ACTIVE: u64 = 2;
@@ -33,7 +35,8 @@ pub(super) fn of(cases: &mut Cases) -> Result<(), Failure> {
     let odd = vec![cases.numbers(&[9, 4, 11, 5], 0)?, cases.numbers(&[4, 5, 6], 1)?];
     cases.op("product that is no matrix product", contract(["aibj", "ijc", "cba"]), odd)?;
     convolutions(cases)?;
-    experts(cases)
+    experts(cases, UNITS, "")?;
+    if cases.dtype.bytes() == 2 { experts(cases, WIDE_UNITS, " on tensor cores") } else { Ok(()) }
 }
 
 /// Whole numbers have no library.
@@ -63,10 +66,10 @@ fn convolutions(cases: &mut Cases) -> Result<(), Failure> {
     cases.op("gradient of convolution towards its windows", op, vec![x, back])
 }
 
-/// Units with gates and without, and with biases and bounds.
-fn experts(cases: &mut Cases) -> Result<(), Failure> {
+/// Units with gates and without, and with biases and bounds; so many of each expert.
+fn experts(cases: &mut Cases, units: u64, what: &str) -> Result<(), Failure> {
     let shapes: [&[u64]; 4] =
-        [&[TOKENS, HIDDEN], &[EXPERTS, UNITS, HIDDEN], &[EXPERTS, UNITS, HIDDEN], &[EXPERTS, HIDDEN, UNITS]];
+        [&[TOKENS, HIDDEN], &[EXPERTS, units, HIDDEN], &[EXPERTS, units, HIDDEN], &[EXPERTS, HIDDEN, units]];
     let given = shapes.iter().zip(0..).map(|(shape, seed)| cases.numbers(shape, seed));
     let given: Vec<_> = given.collect::<Result<_, _>>()?;
     let [x, up, gate, down] = <[_; 4]>::try_from(given).map_err(|_| failed("experts of other operands"))?;
@@ -75,7 +78,7 @@ fn experts(cases: &mut Cases) -> Result<(), Failure> {
     // A processor rounds narrow numbers after each product.
     let most = 3.0 * cases.most;
     let activation = Unary::Silu;
-    let biases = vec![cases.numbers(&[EXPERTS, UNITS], 6)?, cases.numbers(&[EXPERTS, UNITS], 7)?];
+    let biases = vec![cases.numbers(&[EXPERTS, units], 6)?, cases.numbers(&[EXPERTS, units], 7)?];
     let bounded = vec![gate.clone()];
     for (name, gate, biases, limit) in [
         ("experts", vec![gate], vec![], None),
@@ -85,7 +88,8 @@ fn experts(cases: &mut Cases) -> Result<(), Failure> {
         let weights = [vec![up.clone()], gate, vec![down.clone()], biases].concat();
         let mut operands = [vec![x.clone(), gates.clone()], weights].concat();
         let forward = Op::Experts { activation, limit, active: ACTIVE };
-        cases.within(most, name, forward, operands.clone())?;
+        let name = format!("{name}{what}");
+        cases.within(most, &name, forward, operands.clone())?;
         operands.push(back.clone());
         let op = Op::ExpertsGradient { activation, limit, active: ACTIVE };
         cases.within(most, &format!("gradients of {name}"), op, operands)?;
