@@ -4,6 +4,7 @@
 //! The compiler is NVRTC, of the version that `.ci/nvrtc.txt` pins. `.ci/run` puts it into the build
 //! folder; where it is not there the test says so.
 
+mod loops; // what divides in loops
 mod full; // what models of full size launch
 mod steps; // what training steps are
 
@@ -345,6 +346,10 @@ fn compiled(nvrtc: &Nvrtc, name: &str, kernels: &BTreeMap<String, Kernel>) -> Ve
             Err(error) => faults.push(format!("{name}: {error}")),
             Ok(compiled) => {
                 bytes += compiled.cubin.len();
+                let divided = loops::divisions(&compiled.ptx).into_iter();
+                faults.extend(divided.map(|(kernel, count)| {
+                    format!("{name}: {kernel} divides numbers of 64 bits in a loop, {count} times")
+                }));
                 usages.extend(device::usage(&compiled.log));
             }
         }

@@ -12,7 +12,7 @@ use super::copying::Copying;
 use super::launch::{Argument, Kernel, Launch, Matrix, MatrixProduct, Multiplied, Piece, Uncovered, Work};
 use super::number::computed;
 use super::reduce;
-use super::strides::{Arguments, Levels, own_strides, signed};
+use super::strides::{Arguments, Levels, index_type, own_strides, signed};
 use super::text::filled;
 
 const TEMPLATE: &str = include_str!("templates/contract.cu");
@@ -308,12 +308,14 @@ fn plain_product(labels: &Labels, [dtype, _, to]: [DType; 3], adds: Adds) -> Wor
         Adds::Nothing => String::new(),
         Adds::Operand => format!("    t_load_{}_1(z + at, &sum);\n", to.name()),
     };
+    // A thread takes an index apart for each number that it sums.
+    let index = index_type(summed.count().unsigned_abs());
     let source = filled(
         TEMPLATE,
         &[
             ("PARAMETERS", &arguments.text()),
             ("APART", &made.taken_apart("t_i64", "at", "m")),
-            ("SUMMED", &summed.taken_apart("t_i64", "j", "j")),
+            ("SUMMED", &summed.taken_apart(index, &format!("({index})j"), "j")),
             ("LEFT", &offset(&made, 0, "m")),
             ("RIGHT", &offset(&made, 1, "m")),
             ("LEFTSTEP", &offset(&summed, 0, "j")),

@@ -6,7 +6,7 @@ use planner_ir::Conv;
 
 use super::launch::{Argument, Kernel, Launch, Piece, Uncovered, Work};
 use super::number::{computed, suffix};
-use super::strides::{Arguments, signed};
+use super::strides::{Arguments, index_type, signed};
 use super::text::filled;
 
 const FORWARD: &str = include_str!("templates/conv.cu");
@@ -83,9 +83,13 @@ pub(super) fn conv(conv: &Conv, made: Made, operands: &[Piece], result: &Piece) 
             arguments.integer(&format!("{name}{dim}"), signed(number[dim]));
         }
     }
+    // Of what loops divide: places of all samples, and places beside a sample.
+    let beside = |dim: usize| conv.dilations[dim].saturating_mul(window[dim + 2]) + conv.before[dim] + from[dim + 2];
+    let places = (from[0] * product(to)).max((0..spatial).map(beside).max().unwrap_or(0));
+    let index = index_type(places);
     let loops = match made {
-        Made::Result | Made::Input => taps(spatial, made),
-        Made::Weight => points(spatial),
+        Made::Result | Made::Input => taps(spatial, made, index),
+        Made::Weight => points(spatial, index),
     };
     let extent = match made {
         Made::Result => "out",
@@ -117,6 +121,7 @@ pub(super) fn conv(conv: &Conv, made: Made, operands: &[Piece], result: &Piece) 
             ("BIAS", bias.1),
             ("LOOPS", &loops),
             ("CLOSE", &"        }\n".repeat(spatial)),
+            ("I", index),
             ("T", computed(dtype)),
             ("S", suffix(dtype)),
             ("D", dtype.name()),
@@ -147,7 +152,7 @@ fn apart(spatial: usize, extent: &str, channels: &str) -> String {
 }
 
 /// Loops over the taps of a window, and the pixel or point that each meets.
-fn taps(spatial: usize, made: Made) -> String {
+fn taps(spatial: usize, made: Made, index: &str) -> String {
     let mut text = String::new();
     let (mut tap, mut met) = ("0".to_owned(), "0".to_owned());
     for dim in 0..spatial {
@@ -155,9 +160,10 @@ fn taps(spatial: usize, made: Made) -> String {
         let _ = match made {
             Made::Input => writeln!(
                 text,
-                "            const t_i64 a{dim} = o{dim} + before{dim} - t{dim} * dilation{dim}, \
-                 p{dim} = a{dim} / stride{dim};\n            \
-                 if (a{dim} < 0 || a{dim} % stride{dim} || p{dim} >= out{dim}) continue;"
+                "            const t_i64 a{dim} = o{dim} + before{dim} - t{dim} * dilation{dim};\n            \
+                 if (a{dim} < 0) continue;\n            \
+                 const t_i64 p{dim} = ({index})a{dim} / ({index})stride{dim};\n            \
+                 if (p{dim} * stride{dim} != a{dim} || p{dim} >= out{dim}) continue;"
             ),
             _ => writeln!(
                 text,
@@ -175,13 +181,13 @@ fn taps(spatial: usize, made: Made) -> String {
 }
 
 /// Statements that say which pixel the tap of a result meets at a point, and whether there is one.
-fn points(spatial: usize) -> String {
+fn points(spatial: usize, index: &str) -> String {
     let mut text = String::new();
     for dim in (0..spatial).rev() {
         let _ = writeln!(
             text,
-            "        const t_i64 p{dim} = rest % out{dim} * stride{dim} + o{dim} * dilation{dim} - before{dim};\n        \
-             rest /= out{dim};\n        inside &= p{dim} >= 0 && p{dim} < in{dim};\n        \
+            "        const t_i64 p{dim} = (t_i64)(rest % ({index})out{dim}) * stride{dim} + o{dim} * dilation{dim} - before{dim};\n        \
+             rest /= ({index})out{dim};\n        inside &= p{dim} >= 0 && p{dim} < in{dim};\n        \
              pixel += p{dim} * scale;\n        scale *= in{dim};"
         );
     }

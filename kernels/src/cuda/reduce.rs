@@ -8,7 +8,7 @@ use planner_ir::{DType, Reduction};
 
 use super::launch::{Argument, Kernel, Launch, Piece, Uncovered, Work};
 use super::number::{computed, suffix};
-use super::strides::{Arguments, Levels, signed};
+use super::strides::{Arguments, Levels, index_type, signed};
 use super::text::filled;
 use crate::number::computed_as;
 
@@ -126,6 +126,8 @@ impl Pass {
         let results = self.kept.count().unsigned_abs();
         let length = self.reduced.count().unsigned_abs();
         let together = self.together();
+        // A thread takes an index apart for each element that it reads.
+        let index = index_type(length);
         let s = suffix(self.dtype);
         let mut arguments = Arguments::default();
         arguments.reads("x", self.dtype, from);
@@ -194,7 +196,7 @@ impl Pass {
                 ("IDENTITY", &identity(self.reduction, self.dtype)),
                 ("KEPT", &self.kept.taken_apart("t_i64", "result", "k")),
                 ("BASE", &self.kept.offset("t_i64", 0, "k", "k")),
-                ("REDUCED", &self.reduced.taken_apart("t_i64", "j", "r")),
+                ("REDUCED", &self.reduced.taken_apart(index, &format!("({index})j"), "r")),
                 ("OFFSET", &self.reduced.offset("t_i64", 0, "r", "r")),
                 ("COMBINED", &combined),
                 ("FINISHED", &finished),

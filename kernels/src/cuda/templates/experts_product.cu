@@ -7,7 +7,7 @@ FN void $NAME_$X($T *made, $T *left, $T *right, const t_i32 *rows, t_i64 slots, 
             const int inner = i % 32, outer = i / 32;
             const int n = step == 1 ? outer : inner, m = step == 1 ? inner : outer;
             $T x = 0, y = 0;
-            if (first + outer < count && start + inner < summed) t_load_$L_1(a + rows[first + outer] / slots * summed + start + inner, &x);
+            if (first + outer < count && start + inner < summed) t_load_$L_1(a + (t_i64)((t_u32)rows[first + outer] / (t_u32)slots) * summed + start + inner, &x);
             if (column + n < columns && start + m < summed) t_load_$D_1(w + (column + n) * column_step + (start + m) * step, &y);
             left[outer * 33 + inner] = x;
             right[m * 33 + n] = y;

@@ -14,7 +14,7 @@ KERNEL_ALONE(256) $NAME($PARAMETERS) {
             const t_i64 line = first + i / 32, m = m_first + lane, n = n_first + lane;
             $T x = 0, y = 0;
             if (line < count) {
-                const t_i64 row = rows[line], token = row / slots;
+                const t_i64 row = rows[line], token = (t_u32)row / (t_u32)slots;
                 if (m < m_extent) t_load_$L_1(a + $LEFT * m_extent + m, &x);
                 if (n < n_extent) t_load_$R_1(b + $RIGHT * n_extent + n, &y);
 $SCALE            }
