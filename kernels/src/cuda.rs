@@ -35,6 +35,7 @@ mod places; // elements and slices that indices name: gathered, mirrored, scatte
 mod resample; // resampling
 mod experts; // mixtures of experts and their gradients
 mod contract; // sums of products: which a library computes, and the others
+mod squares; // the squares of many values, summed
 mod sum; // sums over ranks
 
 pub use chain::{Chain, Input, Step, is_pointwise};
@@ -48,6 +49,7 @@ pub use norm::is_norm;
 pub use program::{device_program, host_program};
 pub use rows::classified;
 pub use single::chained;
+pub use squares::squares;
 pub use sum::summed;
 
 #[cfg(test)]

@@ -4,7 +4,7 @@
 //! The compiler is NVRTC, of the version that `.ci/nvrtc.txt` pins. `.ci/run` puts it into the build
 //! folder; where it is not there the test says so.
 
-mod loops; // what divides in loops
+pub(crate) mod loops; // what divides in loops
 mod full; // what models of full size launch
 mod steps; // what training steps are
 

@@ -42,7 +42,9 @@ pub(crate) fn programs(
     mesh: &str,
     precision: plan::Precision,
 ) -> Vec<(String, Result<Vec<lower::Program>, String>)> {
-    cases::all().par_iter().map(|path| programs_of(path, mesh, precision)).collect()
+    // What narrow numbers are summed to is bounded.
+    let clip = (precision != plan::Precision::F32).then_some(1.0);
+    cases::all().par_iter().map(|path| programs_of(path, mesh, precision, clip)).collect()
 }
 
 /// The same of one model, if it is there.
@@ -50,20 +52,23 @@ pub(crate) fn programs_of_one(
     model: &str,
     mesh: &str,
     precision: plan::Precision,
+    clip: Option<f64>,
 ) -> Option<Result<Vec<lower::Program>, String>> {
     let path = cases::all().into_iter().find(|path| path.ends_with(model))?;
-    Some(programs_of(&path, mesh, precision).1)
+    Some(programs_of(&path, mesh, precision, clip).1)
 }
 
 fn programs_of(
     path: &std::path::Path,
     mesh: &str,
     precision: plan::Precision,
+    clip: Option<f64>,
 ) -> (String, Result<Vec<lower::Program>, String>) {
     let (mesh, machine) = super::corpus::machine(mesh);
     let case = cases::Case::load(path);
     let mut training = case.training(cases::ADAMW, plan::Recompute::Nothing);
     training.recipe.precision = precision;
+    training.recipe.clip = clip;
     let prices = search::MachinePrices::new(&machine, &mesh).map_err(|error| format!("{error:?}"));
     let plan = prices.and_then(|prices| {
         case.plan_by(&training, &cases::parted(&case.batch(0), 1), &mesh, &machine, &prices)

@@ -11,6 +11,7 @@ mod order; // where instructions are issued
 mod orders; // in which order dimensions lie
 mod group; // operations that one kernel computes
 mod classifier; // a loss and its gradient as one task
+mod squares; // sums of squares of many values as one task
 mod error; // why something is not done on a GPU
 mod library; // shared libraries, found and loaded
 mod nvrtc; // kernels compiled

@@ -1,7 +1,8 @@
 //! What a program's instructions are on a device.
 //!
 //! Operations that one kernel computes are one task ([`crate::group`]), and so are a loss and its gradient
-//! ([`crate::classifier`]). Each other operation, and each copy within a rank, is a task of its own.
+//! ([`crate::classifier`]), and the squares of many values ([`crate::squares`]). Each other operation, and each
+//! copy within a rank, is a task of its own.
 
 use std::collections::BTreeSet;
 
@@ -12,6 +13,7 @@ use crate::classifier::classifiers;
 use crate::group::{Group, joined};
 use crate::order::Order;
 use crate::orders::Orders;
+use crate::squares::squares;
 use crate::task::{Task, buffers, named};
 use crate::uses::Uses;
 
@@ -22,6 +24,7 @@ pub fn tasks(program: &Program) -> Vec<Task> {
     let orders = Orders::of(program);
     let mut order = Order::of(program);
     let mut tasks = classifiers(program, &uses, &mut order);
+    tasks.extend(squares(program, &uses, &mut order));
     let taken: BTreeSet<usize> = tasks.iter().flat_map(|task| task.instructions.iter().copied()).collect();
     let mut groups: Vec<Group> = Vec::new();
     let mut open: Option<Group> = None;

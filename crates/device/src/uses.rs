@@ -34,6 +34,16 @@ impl<'a> Uses<'a> {
         self.lasts[storage.0] || self.readers[storage.0].iter().any(|it| !but.contains(it))
     }
 
+    /// Whether what lies in a storage is there after a step, or returned.
+    pub(crate) fn lasts(&self, storage: StorageId) -> bool {
+        self.lasts[storage.0]
+    }
+
+    /// Whether what lies in a storage is read by an instruction that is none of some.
+    pub(crate) fn is_read(&self, storage: StorageId, but: impl Fn(usize) -> bool) -> bool {
+        self.readers[storage.0].iter().any(|&reader| !but(reader))
+    }
+
     /// All instructions that read a value, if nothing else needs it.
     pub(crate) fn readers(&self, buffer: BufferId) -> Option<&[usize]> {
         let storage = self.program.buffer(buffer).storage.0;

@@ -19,7 +19,7 @@ pub struct Piece {
 }
 
 /// Every family of kernels, sorted: what the name of one begins with.
-pub const FAMILIES: [&str; 43] = [
+pub const FAMILIES: [&str; 44] = [
     "attention",
     "attention_gradient",
     "attention_gradient_tensor",
@@ -61,6 +61,7 @@ pub const FAMILIES: [&str; 43] = [
     "scatter_slices",
     "softmax",
     "softmax_gradient",
+    "squares",
     "sum",
     "transpose",
 ];

@@ -9,4 +9,5 @@ mod orders; // other orders of dimensions in memory
 mod norms; // norms in chains
 mod families; // rows, reductions, movement, places that are data
 mod experts; // mixtures of experts
+mod squares; // squares of many values
 mod products; // attention and its gradients, sums of products

@@ -70,7 +70,7 @@ fn comes_back(blocks: &[Block<'_>], start: usize) -> bool {
 }
 
 /// The kernels of a program that divide numbers of 64 bits in a loop, with how often they do.
-pub(super) fn divisions(ptx: &str) -> BTreeMap<String, usize> {
+pub(crate) fn divisions(ptx: &str) -> BTreeMap<String, usize> {
     let mut found = BTreeMap::new();
     for text in ptx.split(".visible .entry ").skip(1) {
         let name = text.split('(').next().unwrap_or_default();
@@ -80,8 +80,9 @@ pub(super) fn divisions(ptx: &str) -> BTreeMap<String, usize> {
             continue;
         }
         let blocks = blocks(body);
-        let divides = |it: &&str| DIVISIONS.iter().any(|division| it.contains(division));
-        let all = (0..blocks.len()).map(|at| (at, blocks[at].instructions.iter().filter(divides).count()));
+        let divides = |it: &str| DIVISIONS.iter().any(|division| it.contains(division));
+        let count = |at: usize| blocks[at].instructions.iter().filter(|it| divides(it)).count();
+        let all = (0..blocks.len()).map(|at| (at, count(at)));
         let count: usize = all.filter(|&(at, count)| count > 0 && comes_back(&blocks, at)).map(|it| it.1).sum();
         if count > 0 {
             found.insert(name.to_owned(), count);

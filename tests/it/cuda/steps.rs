@@ -18,6 +18,9 @@ const STEPS: [(&str, Precision); 4] = [
     ("llama/legacy.onnx", Precision::Bf16),
 ];
 
+/// What the norm of gradients is bounded by.
+const CLIP: f64 = 1.0;
+
 /// A line of numbers, and a line for each kind of task that has a norm or a loss.
 fn said(program: &Program) -> String {
     let tasks = device::tasks(program);
@@ -28,7 +31,7 @@ fn said(program: &Program) -> String {
     let mut text =
         format!("{instructions} instructions in {} tasks, {launches} launches, {bytes} bytes\n", tasks.len());
     let mut counts: BTreeMap<&str, usize> = BTreeMap::new();
-    for task in tasks.iter().filter(|it| ["Norm", "CrossEntropy"].iter().any(|of| it.what.contains(of))) {
+    for task in tasks.iter().filter(|it| ["Norm", "CrossEntropy", "squares"].iter().any(|of| it.what.contains(of))) {
         *counts.entry(&task.what).or_default() += 1;
     }
     for (what, count) in counts {
@@ -42,7 +45,7 @@ fn said(program: &Program) -> String {
 fn norms_and_losses_of_steps_are_one_kernel_with_what_is_around_them() {
     let mut found = String::new();
     for (model, precision) in STEPS {
-        let Some(programs) = training::programs_of_one(model, "1", precision) else { return };
+        let Some(programs) = training::programs_of_one(model, "1", precision, Some(CLIP)) else { return };
         let _ = writeln!(found, "{model} in {precision:?}: {}", said(&programs.unwrap()[0]));
     }
     let file = Path::new(env!("CARGO_MANIFEST_DIR")).join("cases/gpu-steps.txt");

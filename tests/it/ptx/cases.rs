@@ -9,6 +9,7 @@ use planner_ir::{DType, Type};
 use super::emulation::{ARCHITECTURES, Kernels, Value, by_kernels, compiled, compiler};
 use super::trial::{Trial, faults};
 use crate::corpus::expect_none;
+use crate::cuda::loops::divisions;
 
 /// What computes a case.
 fn work(case: &Case) -> Work {
@@ -74,7 +75,7 @@ fn made(text: &str, instruction: &str) -> BTreeSet<u64> {
 }
 
 #[test]
-fn what_is_loaded_and_stored_at_once_is_one_access() {
+fn accesses_are_whole_and_loops_divide_no_wide_numbers() {
     let Some(nvrtc) = compiler() else { return };
     let kernels: Kernels = trials().flat_map(|it| it.kernels()).collect();
     let texts = compiled(&nvrtc, ARCHITECTURES[0], &kernels);
@@ -89,6 +90,8 @@ fn what_is_loaded_and_stored_at_once_is_one_access() {
             widths.extend(meant);
         }
         let is_narrow = |it: &&str| it.contains(".global") && NARROW.iter().any(|narrow| it.contains(narrow));
+        let divided = divisions(text).into_values();
+        faults.extend(divided.map(|count| format!("{name}: {count} divisions of 64 bits in loops")));
         faults.extend(text.lines().find(is_narrow).map(|it| format!("{name}: {}", it.trim())));
     }
     assert_eq!(widths, BTreeSet::from([2, 4, 8, 16]), "cases have no accesses of each width");

@@ -3,13 +3,14 @@
 
 use lower::Program;
 use plan::{Plan, Recompute};
-use planner_ir::Optimizer;
+use planner_ir::{Optimizer, State, StateKind};
 use rayon::prelude::*;
 use rewrite::Steps;
 use schedule::Kind as Schedule;
 use search::MachinePrices;
 
-use super::cases::{self, ADAMW, Case, MOMENTUM, parted};
+use super::against::apart;
+use super::cases::{self, ADAMW, Case, MOMENTUM, SGD, parted};
 use super::manners::{Manner, Preferring};
 use super::{expect_none, faults_of, pipelines};
 use crate::corpus::gpu::session;
@@ -117,4 +118,49 @@ fn steps_on_a_gpu_train_as_pytorch() {
         println!("  done after {:?}", start.elapsed());
     }
     expect_none(&failures);
+}
+
+/// A step of gradient descent that bounds the norm of gradients, on that mesh of a GPU; whether the squares of all
+/// gradients of a device are one task there.
+fn clipped(mesh: &str, share: f64) -> bool {
+    let all = cases::all();
+    let case = Case::load(all.iter().find(|path| path.ends_with("gpt2/legacy.onnx")).unwrap());
+    let gradients: Vec<(&String, Vec<f64>)> =
+        case.parameters.keys().filter_map(|name| Some((name, case.expected("grad", name)?))).collect();
+    let norm = gradients.iter().flat_map(|it| &it.1).map(|it| it * it).sum::<f64>().sqrt();
+    let mut training = case.training(SGD, Recompute::Nothing);
+    training.recipe.clip = Some(norm * share);
+    let (mesh, machine) = machine(mesh);
+    let prices = MachinePrices::new(&machine, &mesh).unwrap();
+    let batch = parted(&case.batch(0), 1);
+    let plan = case.plan_by(&training, &batch, &mesh, &machine, &prices).unwrap();
+    let programs = lower::lower(&plan).unwrap();
+    let squares = |it: &device::Task| it.what.starts_with("the squares of");
+    let tasks: Vec<device::Task> = device::tasks(&programs[0]).into_iter().filter(squares).collect();
+    let summed: usize = tasks.iter().map(|it| it.operands.len()).sum();
+    println!("{summed} values are squared by {} tasks", tasks.len());
+    let gpu = emulated();
+    let mut session = session(&gpu, programs, &case.file).unwrap();
+    let outcome = session.train(&batch, &cases::step_inputs(&plan.graph, 1.0, 1)).unwrap();
+    let stated = cases::floats(&outcome.outputs[train::NORM])[0];
+    assert!((stated - norm).abs() < 1e-4 * norm, "norm {stated}, expected {norm}");
+    let (scale, mut compared) = (share.min(1.0), 0);
+    for (name, gradient) in gradients {
+        let state = State { kind: StateKind::Parameter, name: name.clone() };
+        let Ok(after) = session.gather(&state) else { continue };
+        let before = cases::floats(&run::whole(&case.file, name).unwrap());
+        let expected: Vec<f64> = before.iter().zip(&gradient).map(|(p, g)| p - scale * g).collect();
+        assert!(apart(&cases::floats(&after), &expected, 0.0) < 1e-4, "{name}");
+        compared += 1;
+    }
+    assert!(compared > 20, "{compared} parameters are compared");
+    tasks.len() == 1 && summed > 20
+}
+
+#[test]
+fn gradients_are_scaled_down_on_a_gpu_by_squares_that_are_one_task() {
+    assert!(clipped("1", 0.3), "the squares of gradients are not one task");
+    assert!(clipped("1", 3.0));
+    // What ranks have is summed between them.
+    clipped("2", 0.3);
 }

@@ -12,7 +12,7 @@ KERNEL_ALONE(256) $NAME($PARAMETERS) {
     for (t_i64 query = query_at; query < queries; query += mask_queries)
     for (t_i64 key = key_at; key < keys; key += mask_keys) {
         const t_i64 row = (batch * heads + head) * queries + query;
-        const t_i64 group = head / (heads / groups);
+        const t_i64 group = (t_u32)head / ((t_u32)heads / (t_u32)groups);
         const $C *q_row = q + batch * q_b + head * q_h + query * q_r, *dy_row = dy + batch * dy_b + head * dy_h + query * dy_r;
         const $C *k_row = k + batch * k_b + group * k_h + key * k_r, *v_row = v + batch * v_b + group * v_h + key * v_r;
         $T s = 0, gradient = 0, slope = 1, pair[2], a, b;

@@ -1,7 +1,7 @@
 //! Sums of products: by the library, by plain kernels, in windows and of experts.
 
 use files::Failure;
-use planner_ir::{Contract, Conv, Label, Op, Real, Unary};
+use planner_ir::{Contract, Conv, DType, Label, Op, Real, Unary};
 
 use super::case::{Cases, cast, failed, made, whole};
 
@@ -35,6 +35,7 @@ pub(super) fn of(cases: &mut Cases) -> Result<(), Failure> {
     let odd = vec![cases.numbers(&[9, 4, 11, 5], 0)?, cases.numbers(&[4, 5, 6], 1)?];
     cases.op("product that is no matrix product", contract(["aibj", "ijc", "cba"]), odd)?;
     convolutions(cases)?;
+    squares(cases)?;
     experts(cases, UNITS, "")?;
     if cases.dtype.bytes() == 2 { experts(cases, WIDE_UNITS, " on tensor cores") } else { Ok(()) }
 }
@@ -64,6 +65,27 @@ fn convolutions(cases: &mut Cases) -> Result<(), Failure> {
     cases.op("gradient of convolution towards its input", op, vec![window, back.clone()])?;
     let op = Op::ConvWeightGradient { conv, window: vec![3, 3] };
     cases.op("gradient of convolution towards its windows", op, vec![x, back])
+}
+
+/// The squares of more values than one launch reads, some in several parts, some with a rest that is not loaded
+/// with others.
+fn squares(cases: &mut Cases) -> Result<(), Failure> {
+    if cases.dtype == DType::F64 {
+        return Ok(());
+    }
+    let lengths = (0..18).map(|number| [1, 7, 2048, 4103, 300][number % 5]);
+    let values = lengths.clone().zip(0..).map(|(length, seed)| cases.numbers(&[length], seed));
+    let values: Vec<_> = values.collect::<Result<_, _>>()?;
+    let mut sum = 0.0;
+    for value in &values {
+        sum += value.to_floats().map_err(failed)?.iter().map(|it| it * it).sum::<f64>();
+    }
+    let types: Vec<(DType, u64)> = lengths.map(|it| (cases.dtype, it)).collect();
+    let work = kernels::cuda::squares(&types, DType::F32).ok_or_else(|| failed("no kernel for squares"))?;
+    let expected = kernels::Array::of::<f64>(vec![], &[sum]).map_err(failed)?;
+    let expected = cast(&expected, DType::F32)?;
+    cases.work(1e-5, "squares of many values,", work, values, vec![expected]);
+    Ok(())
 }
 
 /// Units with gates and without, and with biases and bounds; so many of each expert.
