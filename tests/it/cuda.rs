@@ -244,7 +244,8 @@ fn of_large_mixtures() -> BTreeMap<String, Kernel> {
         let mut operands = vec![x.clone(), gates, up.clone()];
         operands.extend((count > 4).then_some(up));
         operands.push(down);
-        operands.extend((count == 7).then(|| [(); 2].map(|()| piece(&[experts, inner]))).into_iter().flatten());
+        operands
+            .extend((count == 7).then(|| [(); 2].map(|()| piece(&[experts, inner]))).into_iter().flatten());
         let works = [
             kernels(&Op::Experts { activation, limit, active }, &operands, std::slice::from_ref(&x)),
             kernels(

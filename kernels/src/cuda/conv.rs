@@ -84,7 +84,8 @@ pub(super) fn conv(conv: &Conv, made: Made, operands: &[Piece], result: &Piece) 
         }
     }
     // Of what loops divide: places of all samples, and places beside a sample.
-    let beside = |dim: usize| conv.dilations[dim].saturating_mul(window[dim + 2]) + conv.before[dim] + from[dim + 2];
+    let beside =
+        |dim: usize| conv.dilations[dim].saturating_mul(window[dim + 2]) + conv.before[dim] + from[dim + 2];
     let places = (from[0] * product(to)).max((0..spatial).map(beside).max().unwrap_or(0));
     let index = index_type(places);
     let loops = match made {

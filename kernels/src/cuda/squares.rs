@@ -37,7 +37,8 @@ pub fn squares(values: &[(DType, u64)], made: DType) -> Option<Work> {
     let part = total.div_ceil(BUSY).next_multiple_of(LEAST).max(LEAST);
     let (mut launches, mut parts) = (Vec::new(), 0);
     for dtype in [DType::F32, DType::BF16, DType::F16] {
-        let own: Vec<usize> = (0..values.len()).filter(|&it| values[it].0 == dtype && values[it].1 > 0).collect();
+        let own: Vec<usize> =
+            (0..values.len()).filter(|&it| values[it].0 == dtype && values[it].1 > 0).collect();
         for some in own.chunks(TOGETHER) {
             launches.push(one(dtype, some, values, part, &mut parts));
         }

@@ -83,7 +83,8 @@ pub(crate) fn divisions(ptx: &str) -> BTreeMap<String, usize> {
         let divides = |it: &str| DIVISIONS.iter().any(|division| it.contains(division));
         let count = |at: usize| blocks[at].instructions.iter().filter(|it| divides(it)).count();
         let all = (0..blocks.len()).map(|at| (at, count(at)));
-        let count: usize = all.filter(|&(at, count)| count > 0 && comes_back(&blocks, at)).map(|it| it.1).sum();
+        let count: usize =
+            all.filter(|&(at, count)| count > 0 && comes_back(&blocks, at)).map(|it| it.1).sum();
         if count > 0 {
             found.insert(name.to_owned(), count);
         }

@@ -31,7 +31,9 @@ fn said(program: &Program) -> String {
     let mut text =
         format!("{instructions} instructions in {} tasks, {launches} launches, {bytes} bytes\n", tasks.len());
     let mut counts: BTreeMap<&str, usize> = BTreeMap::new();
-    for task in tasks.iter().filter(|it| ["Norm", "CrossEntropy", "squares"].iter().any(|of| it.what.contains(of))) {
+    for task in
+        tasks.iter().filter(|it| ["Norm", "CrossEntropy", "squares"].iter().any(|of| it.what.contains(of)))
+    {
         *counts.entry(&task.what).or_default() += 1;
     }
     for (what, count) in counts {

@@ -5,6 +5,8 @@
 //! f32; rows between products are rounded once, to the 16 bits of the operands. Nothing depends on which block is
 //! faster.
 
+mod sums; // what is summed over rows
+
 use planner_ir::{DType, Real};
 
 use super::super::functions::{derivative, unary};
@@ -13,16 +15,12 @@ use super::super::launch::{Argument, Launch, Uncovered, Work};
 use super::super::number::{literal, stored};
 use super::super::strides::{Arguments, signed};
 use super::super::text::filled;
-use super::{Experts, THREADS, WARPS};
+use super::{Experts, WARPS};
 
 const SLOTS: &str = include_str!("../templates/experts_slots.cu");
 const ORDER: &str = include_str!("../templates/experts_order.cu");
 const MULTIPLY: &str = include_str!("../templates/experts_multiply.cu");
 const ROWS: &str = include_str!("../templates/experts_tensor.cu");
-const JOINED: &str = include_str!("../templates/experts_joined.cu");
-const SLOPES: &str = include_str!("../templates/experts_slopes.cu");
-const WEIGHTS: &str = include_str!("../templates/experts_tensor_weights.cu");
-const COLUMNS: &str = include_str!("../templates/experts_columns.cu");
 
 /// What extents are multiples of: how many elements a tensor core sums at once.
 const LENGTH: u64 = 16;
@@ -37,9 +35,6 @@ const TILES: u32 = 4 * 32 * (128 + 256) * 2;
 
 /// How many rows there may be: their pieces of 8 elements are counted by 32 bits.
 const MOST: u64 = 1 << 31;
-
-/// The sums that 64 columns have in a block (bytes).
-const SUMS: u32 = 2 * 4 * 256;
 
 /// How the weights of an expert lie.
 #[derive(Clone, Copy)]
@@ -195,7 +190,8 @@ impl Experts {
 
     /// Statements that take both products of a unit, with what is added to them.
     fn taken_units(&self) -> String {
-        let added = |name: &str| if self.biases.is_some() { format!(" + {name}_added[i]") } else { String::new() };
+        let added =
+            |name: &str| if self.biases.is_some() { format!(" + {name}_added[i]") } else { String::new() };
         let mut text = format!("float before = made[m][c][2 * r + i]{}; ", added("first"));
         if self.gated {
             text += &format!("float factor = made[m][c + 4][2 * r + i]{}; ", added("second"));
@@ -235,7 +231,9 @@ impl Experts {
         summed: &str,
     ) {
         let (x, owners, row, [start, list]) = match of {
-            Of::Tokens => ("tokens", "const t_i32 *owners, ", "there ? owners[row] : 0", ["", "owners + top, "]),
+            Of::Tokens => {
+                ("tokens", "const t_i32 *owners, ", "there ? owners[row] : 0", ["", "owners + top, "])
+            }
             Of::Rows => ("rows", "", "there ? row : 0", [" + top * $SUMMED", ""]),
         };
         let [place, copy, right] = match lie {
@@ -263,7 +261,8 @@ impl Experts {
             Lie::ByColumn => summed,
             Lie::ByLine => "1",
         };
-        let [first, second] = weights.map(|it| format!("{it} + (t_i64)expert * hidden * inner + column * {apart}"));
+        let [first, second] =
+            weights.map(|it| format!("{it} + (t_i64)expert * hidden * inner + column * {apart}"));
         let (second, width) = match to.twice {
             true => (second, "(int)(columns - column)"),
             false => (
@@ -280,9 +279,12 @@ impl Experts {
 
     /// The launch of a product.
     fn product_launch(&self, mut made: Product, lists: &Lists) -> Launch {
-        for (name, place) in
-            [("owners", lists.owners), ("counts", lists.counts), ("starts", lists.starts), ("tiles", lists.tiles)]
-        {
+        for (name, place) in [
+            ("owners", lists.owners),
+            ("counts", lists.counts),
+            ("starts", lists.starts),
+            ("tiles", lists.tiles),
+        ] {
             made.arguments.pointer(&format!("const t_i32 *{name}"), place);
         }
         let wide = made.wide();
@@ -333,39 +335,6 @@ impl Experts {
         made.store += &self.stored_pair(to, "out");
     }
 
-    /// What tokens get of their rows, by their gates or as it is.
-    fn joined(&self, made: Argument, weight: &str, lists: &Lists) -> Launch {
-        let mut arguments = Arguments::default();
-        self.narrow("made", "const ", made, &mut arguments);
-        arguments.pointer("const t_i32 *chosen", lists.chosen);
-        arguments.pointer("const t_i32 *places", lists.places);
-        if !weight.is_empty() {
-            arguments.pointer("const float *lets", lists.lets);
-        }
-        arguments.writes("y", self.dtype, Argument::Result(0));
-        let count = self.tokens * self.hidden / 8;
-        for (name, number) in [("count", count), ("hidden", self.hidden), ("slots", self.slots)] {
-            arguments.integer(name, signed(number));
-        }
-        let blocks = count.div_ceil(THREADS);
-        self.kernel("experts_tokens", JOINED, arguments, &[("WEIGHT", weight)], [blocks, 0])
-    }
-
-    /// The gradients of gates, of the parts that blocks left.
-    fn slopes(&self, sums: Argument, parts: u64, lists: &Lists) -> Launch {
-        let mut arguments = Arguments::default();
-        arguments.pointer("const float *sums", sums);
-        arguments.pointer("const t_i32 *chosen", lists.chosen);
-        arguments.pointer("const t_i32 *places", lists.places);
-        arguments.writes("y", self.dtype, Argument::Result(1));
-        for (name, number) in
-            [("tokens", self.tokens), ("experts", self.experts), ("slots", self.slots), ("parts", parts)]
-        {
-            arguments.integer(name, signed(number));
-        }
-        self.kernel("experts_gates", SLOPES, arguments, &[], [self.tokens.div_ceil(WARPS), 0])
-    }
-
     /// The hidden units again, by their gates, over what comes back to them; the gradients of what the activation
     /// is of and of the factors; and parts of those of gates.
     fn towards_units(
@@ -386,7 +355,8 @@ impl Experts {
         made.numbers.push(("parts", parts));
         let active = unary(self.activation, self.dtype, "before")?;
         let slope = derivative(self.activation, self.dtype, "before")?;
-        made.begin = "            const float let = there ? lets[row] : 0;\n            float sum = 0;\n".to_owned();
+        made.begin =
+            "            const float let = there ? lets[row] : 0;\n            float sum = 0;\n".to_owned();
         made.load += &format!(
             "                float come[2], unit[2], one[2]{};\n                t_load_{}_2(units + at, come);\n",
             if self.gated { ", other[2]" } else { "" },
@@ -409,7 +379,11 @@ impl Experts {
             made.each += "other[i] = active * gradient; ";
         }
         if self.limit.is_some() {
-            made.each += if self.gated { "if (over) one[i] = 0; if (beyond) other[i] = 0; " } else { "if (over) one[i] = 0; " };
+            made.each += if self.gated {
+                "if (over) one[i] = 0; if (beyond) other[i] = 0; "
+            } else {
+                "if (over) one[i] = 0; "
+            };
         }
         made.store = self.stored_pair("units", "unit") + &self.stored_pair("above", "one");
         if self.gated {
@@ -421,87 +395,6 @@ impl Experts {
             made.wide()
         );
         Ok((made, parts))
-    }
-
-    /// The gradients of up and gate weights, in one launch.
-    fn first_weights(&self, [above, beside]: [Argument; 2], lists: &Lists) -> Launch {
-        let mut arguments = Arguments::default();
-        self.narrow("above", "const ", above, &mut arguments);
-        if self.gated {
-            self.narrow("beside", "const ", beside, &mut arguments);
-        }
-        arguments.reads("x", self.dtype, Argument::Operand(0));
-        arguments.writes("up", self.dtype, Argument::Result(2));
-        let which = if self.gated {
-            arguments.writes("gate", self.dtype, Argument::Result(3));
-            "const t_u16 *a = (outer % 2 ? beside : above) + start * m_extent, *b = x; t_u16 *y = outer % 2 ? gate : up;"
-        } else {
-            "const t_u16 *a = above + start * m_extent, *b = x; t_u16 *y = up;"
-        };
-        let expert = if self.gated { "outer / 2" } else { "outer" };
-        let texts = [
-            ("SHARE", "4"),
-            ("ACROSS", "32"),
-            ("LEFT", "first + line"),
-            ("RIGHT", "rows[j]"),
-            ("MTILE", "block / n_tiles"),
-            ("NTILE", "block % n_tiles"),
-            ("EXPERT", expert),
-            ("WHICH", which),
-        ];
-        let count = if self.gated { 2 } else { 1 };
-        self.weights_launch(arguments, &texts, [self.inner, self.hidden], count, lists)
-    }
-
-    /// The gradient of down weights, of units by their gates.
-    fn last_weights(&self, units: Argument, lists: &Lists) -> Launch {
-        let mut arguments = Arguments::default();
-        arguments.reads("dy", self.dtype, Argument::Operand(self.dy()));
-        self.narrow("units", "const ", units, &mut arguments);
-        arguments.writes("down", self.dtype, Argument::Result(self.down));
-        let texts = [
-            ("SHARE", "2"),
-            ("ACROSS", "16"),
-            ("LEFT", "rows[j]"),
-            ("RIGHT", "first + line"),
-            ("MTILE", "block % m_tiles"),
-            ("NTILE", "block / m_tiles"),
-            ("EXPERT", "outer"),
-            ("WHICH", "const t_u16 *a = dy, *b = units + start * n_extent; t_u16 *y = down;"),
-        ];
-        self.weights_launch(arguments, &texts, [self.hidden, self.inner], 1, lists)
-    }
-
-    fn weights_launch(
-        &self,
-        mut arguments: Arguments,
-        texts: &[(&str, &str)],
-        [m, n]: [u64; 2],
-        count: u64,
-        lists: &Lists,
-    ) -> Launch {
-        for (name, place) in [("owners", lists.owners), ("counts", lists.counts), ("starts", lists.starts)] {
-            arguments.pointer(&format!("const t_i32 *{name}"), place);
-        }
-        arguments.integer("m_extent", signed(m));
-        arguments.integer("n_extent", signed(n));
-        let blocks = count * self.experts * m.div_ceil(ROW_TILE) * n.div_ceil(COLUMN_TILE);
-        self.kernel("experts_tensor_weights", WEIGHTS, arguments, texts, [blocks, TILES.into()])
-    }
-
-    /// The sums of both gradients over an expert's rows.
-    fn columns(&self, [above, beside]: [Argument; 2], first: usize, lists: &Lists) -> Launch {
-        let mut arguments = Arguments::default();
-        self.narrow("first", "const ", above, &mut arguments);
-        self.narrow("second", "const ", beside, &mut arguments);
-        for (name, place) in [("counts", lists.counts), ("starts", lists.starts)] {
-            arguments.pointer(&format!("const t_i32 *{name}"), place);
-        }
-        arguments.writes("first_y", self.dtype, Argument::Result(first));
-        arguments.writes("second_y", self.dtype, Argument::Result(first + 1));
-        arguments.integer("inner", signed(self.inner));
-        let blocks = 2 * self.experts * self.inner.div_ceil(64);
-        self.kernel("experts_sums", COLUMNS, arguments, &[], [blocks, SUMS.into()])
     }
 
     /// Which operand the gradient of the result is.
@@ -590,7 +483,8 @@ const PLACE_BY_LINE: &str = "        const int chunk = t_thread() % 32, n = chun
 const COPY_BY_COLUMN: &str =
     "        t_copy_async(to + (row + j * 64) * 32 + (chunk ^ row / 2 % 4) * 8, b[j] + (there ? start : 0), there && b_there[j]);
 ";
-const COPY_BY_LINE: &str = "        const int line = t_thread() / 32 + j * 8, is = b_there[j] && start + line < summed;
+const COPY_BY_LINE: &str =
+    "        const int line = t_thread() / 32 + j * 8, is = b_there[j] && start + line < summed;
         t_copy_async(to + line * 256 + (t_thread() % 32 ^ line % 8) * 8, b[j] + (is ? start : 0) * apart, is);
 ";
 

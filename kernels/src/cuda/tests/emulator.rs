@@ -326,7 +326,13 @@ pub(super) fn check_works(trials: &[Trial], works: &[Work], expected: &[Vec<Arra
             }
         }
     }
-    assert!(failures.is_empty(), "{} failures, see {}:\n{}", failures.len(), folder.display(), failures.iter().map(|it| it.lines().next().unwrap_or("")).collect::<Vec<_>>().join("\n"));
+    assert!(
+        failures.is_empty(),
+        "{} failures, see {}:\n{}",
+        failures.len(),
+        folder.display(),
+        failures.iter().map(|it| it.lines().next().unwrap_or("")).collect::<Vec<_>>().join("\n")
+    );
     let _ = fs::remove_dir_all(&folder);
 }
 

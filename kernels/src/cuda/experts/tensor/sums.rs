@@ -1,0 +1,130 @@
+//! What is summed over rows of experts: what tokens get of theirs, and the gradients of gates, weights and biases.
+
+use super::super::super::launch::{Argument, Launch};
+use super::super::super::strides::{Arguments, signed};
+use super::super::{Experts, THREADS, WARPS};
+use super::{COLUMN_TILE, Lists, ROW_TILE, TILES};
+
+const JOINED: &str = include_str!("../../templates/experts_joined.cu");
+const SLOPES: &str = include_str!("../../templates/experts_slopes.cu");
+const WEIGHTS: &str = include_str!("../../templates/experts_tensor_weights.cu");
+const COLUMNS: &str = include_str!("../../templates/experts_columns.cu");
+
+/// The sums that 64 columns have in a block (bytes).
+const SUMS: u32 = 2 * 4 * 256;
+
+impl Experts {
+    /// What tokens get of their rows, by their gates or as it is.
+    pub(super) fn joined(&self, made: Argument, weight: &str, lists: &Lists) -> Launch {
+        let mut arguments = Arguments::default();
+        self.narrow("made", "const ", made, &mut arguments);
+        arguments.pointer("const t_i32 *chosen", lists.chosen);
+        arguments.pointer("const t_i32 *places", lists.places);
+        if !weight.is_empty() {
+            arguments.pointer("const float *lets", lists.lets);
+        }
+        arguments.writes("y", self.dtype, Argument::Result(0));
+        let count = self.tokens * self.hidden / 8;
+        for (name, number) in [("count", count), ("hidden", self.hidden), ("slots", self.slots)] {
+            arguments.integer(name, signed(number));
+        }
+        let blocks = count.div_ceil(THREADS);
+        self.kernel("experts_tokens", JOINED, arguments, &[("WEIGHT", weight)], [blocks, 0])
+    }
+
+    /// The gradients of gates, of the parts that blocks left.
+    pub(super) fn slopes(&self, sums: Argument, parts: u64, lists: &Lists) -> Launch {
+        let mut arguments = Arguments::default();
+        arguments.pointer("const float *sums", sums);
+        arguments.pointer("const t_i32 *chosen", lists.chosen);
+        arguments.pointer("const t_i32 *places", lists.places);
+        arguments.writes("y", self.dtype, Argument::Result(1));
+        for (name, number) in
+            [("tokens", self.tokens), ("experts", self.experts), ("slots", self.slots), ("parts", parts)]
+        {
+            arguments.integer(name, signed(number));
+        }
+        self.kernel("experts_gates", SLOPES, arguments, &[], [self.tokens.div_ceil(WARPS), 0])
+    }
+
+    /// The gradients of up and gate weights, in one launch.
+    pub(super) fn first_weights(&self, [above, beside]: [Argument; 2], lists: &Lists) -> Launch {
+        let mut arguments = Arguments::default();
+        self.narrow("above", "const ", above, &mut arguments);
+        if self.gated {
+            self.narrow("beside", "const ", beside, &mut arguments);
+        }
+        arguments.reads("x", self.dtype, Argument::Operand(0));
+        arguments.writes("up", self.dtype, Argument::Result(2));
+        let which = if self.gated {
+            arguments.writes("gate", self.dtype, Argument::Result(3));
+            "const t_u16 *a = (outer % 2 ? beside : above) + start * m_extent, *b = x; t_u16 *y = outer % 2 ? gate : up;"
+        } else {
+            "const t_u16 *a = above + start * m_extent, *b = x; t_u16 *y = up;"
+        };
+        let expert = if self.gated { "outer / 2" } else { "outer" };
+        let texts = [
+            ("SHARE", "4"),
+            ("ACROSS", "32"),
+            ("LEFT", "first + line"),
+            ("RIGHT", "rows[j]"),
+            ("MTILE", "block / n_tiles"),
+            ("NTILE", "block % n_tiles"),
+            ("EXPERT", expert),
+            ("WHICH", which),
+        ];
+        let count = if self.gated { 2 } else { 1 };
+        self.weights_launch(arguments, &texts, [self.inner, self.hidden], count, lists)
+    }
+
+    /// The gradient of down weights, of units by their gates.
+    pub(super) fn last_weights(&self, units: Argument, lists: &Lists) -> Launch {
+        let mut arguments = Arguments::default();
+        arguments.reads("dy", self.dtype, Argument::Operand(self.dy()));
+        self.narrow("units", "const ", units, &mut arguments);
+        arguments.writes("down", self.dtype, Argument::Result(self.down));
+        let texts = [
+            ("SHARE", "2"),
+            ("ACROSS", "16"),
+            ("LEFT", "rows[j]"),
+            ("RIGHT", "first + line"),
+            ("MTILE", "block % m_tiles"),
+            ("NTILE", "block / m_tiles"),
+            ("EXPERT", "outer"),
+            ("WHICH", "const t_u16 *a = dy, *b = units + start * n_extent; t_u16 *y = down;"),
+        ];
+        self.weights_launch(arguments, &texts, [self.hidden, self.inner], 1, lists)
+    }
+
+    fn weights_launch(
+        &self,
+        mut arguments: Arguments,
+        texts: &[(&str, &str)],
+        [m, n]: [u64; 2],
+        count: u64,
+        lists: &Lists,
+    ) -> Launch {
+        for (name, place) in [("owners", lists.owners), ("counts", lists.counts), ("starts", lists.starts)] {
+            arguments.pointer(&format!("const t_i32 *{name}"), place);
+        }
+        arguments.integer("m_extent", signed(m));
+        arguments.integer("n_extent", signed(n));
+        let blocks = count * self.experts * m.div_ceil(ROW_TILE) * n.div_ceil(COLUMN_TILE);
+        self.kernel("experts_tensor_weights", WEIGHTS, arguments, texts, [blocks, TILES.into()])
+    }
+
+    /// The sums of both gradients over an expert's rows.
+    pub(super) fn columns(&self, [above, beside]: [Argument; 2], first: usize, lists: &Lists) -> Launch {
+        let mut arguments = Arguments::default();
+        self.narrow("first", "const ", above, &mut arguments);
+        self.narrow("second", "const ", beside, &mut arguments);
+        for (name, place) in [("counts", lists.counts), ("starts", lists.starts)] {
+            arguments.pointer(&format!("const t_i32 *{name}"), place);
+        }
+        arguments.writes("first_y", self.dtype, Argument::Result(first));
+        arguments.writes("second_y", self.dtype, Argument::Result(first + 1));
+        arguments.integer("inner", signed(self.inner));
+        let blocks = 2 * self.experts * self.inner.div_ceil(64);
+        self.kernel("experts_sums", COLUMNS, arguments, &[], [blocks, SUMS.into()])
+    }
+}
