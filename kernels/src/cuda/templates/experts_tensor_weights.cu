@@ -42,14 +42,14 @@ KERNEL_ALONE(256) $NAME($PARAMETERS) {
     T_UNROLL
     for (int ahead = 0; ahead < 3; ahead++) {
         $NAME_owners(rows, owners + start, ahead * 32, count);
-        $NAME_load(tiles + ahead * 12288, a, b, rows, ahead * 32, count, m_extent, n_extent, m_first, n_first);
+        if (ahead * 32 < count) $NAME_load(tiles + ahead * 12288, a, b, rows, ahead * 32, count, m_extent, n_extent, m_first, n_first);
         t_commit();
     }
     $NAME_owners(rows, owners + start, 96, count);
     for (t_i64 first = 0; first < count; first += 32) {
         t_wait_but_two();
         t_barrier();
-        $NAME_load(tiles + (slot + 3) % 4 * 12288, a, b, rows, first + 96, count, m_extent, n_extent, m_first, n_first);
+        if (first + 96 < count) $NAME_load(tiles + (slot + 3) % 4 * 12288, a, b, rows, first + 96, count, m_extent, n_extent, m_first, n_first);
         t_commit();
         $NAME_owners(rows, owners + start, first + 128, count);
         const t_u16 *a_tile = tiles + slot * 12288, *b_tile = a_tile + 32 * 128;

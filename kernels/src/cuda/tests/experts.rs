@@ -162,3 +162,27 @@ fn barriers_of_experts_on_tensor_cores_are_needed() {
     found.extend(missing_barriers(trial, 3));
     assert!(found.len() > 8 && found.iter().all(|it| *it), "{found:?}");
 }
+
+#[test]
+fn launches_and_room_of_experts_on_tensor_cores_are_those_of_the_documentation() {
+    let piece = |shape: &[u64]| Piece::whole(planner_ir::Type::new(DType::BF16, shape));
+    let [t, e, f, h, active] = [4096, 8, 14336, 4096, 2];
+    let [up, down, bias] = [piece(&[e, f, h]), piece(&[e, h, f]), piece(&[e, f])];
+    let mut operands = vec![piece(&[t, h]), piece(&[t, e]), up.clone(), up, down];
+    let x = piece(&[t, h]);
+    let activation = Unary::Silu;
+    let forward = |operands: &[Piece]| {
+        let op = Op::Experts { activation, limit: None, active };
+        kernels(&op, operands, std::slice::from_ref(&x)).unwrap()
+    };
+    let backward = |operands: &[Piece]| {
+        let op = Op::ExpertsGradient { activation, limit: None, active };
+        kernels(&op, &[operands, std::slice::from_ref(&x)].concat(), operands).unwrap()
+    };
+    let megabytes = |work: &Work| (work.room + 500_000) / 1_000_000;
+    let works = [forward(&operands), backward(&operands)];
+    assert_eq!(works.each_ref().map(|it| it.launches.len()), [5, 9]);
+    assert_eq!(works.each_ref().map(megabytes), [302, 787]);
+    operands.extend([bias.clone(), bias]);
+    assert_eq!([forward(&operands), backward(&operands)].map(|it| it.launches.len()), [5, 10]);
+}
