@@ -151,12 +151,12 @@ fn experts_of_16_bits_are_multiplied_by_tensor_cores_alone() {
 #[test]
 fn barriers_of_experts_on_tensor_cores_are_needed() {
     let mut found: Vec<bool> = Vec::new();
-    let trials = many(200, narrow);
+    let trials = many(400, narrow);
     // Rows of several tiles, products of several steps, and both weights: what needs each barrier.
     let is_large = |it: &&Trial| {
         let shape = |operand: usize| it.operands[operand].0.shape().to_vec();
         let is_backward = matches!(it.op, Op::ExpertsGradient { .. }) && it.operands.len() == 8;
-        is_backward && shape(0)[0] == 300 && shape(0)[1] == 272 && shape(2)[1] == 144
+        is_backward && shape(0)[0] == 300 && shape(0)[1] >= 272 && shape(2)[1] >= 144
     };
     let trial = trials.iter().find(|it| is_large(it)).expect("some trial is large");
     found.extend(missing_barriers(trial, 3));
