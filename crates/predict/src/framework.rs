@@ -43,6 +43,9 @@ pub enum Figure {
     DataHidden,
     /// The part of tensor-parallel traffic that is hidden, where it is overlapped (1).
     TensorHidden,
+    /// The part of backward tensor-parallel traffic that runs beside gradients of weights, where these are no part of
+    /// their own (1).
+    TensorBeside,
     /// How many times as long computing takes while traffic runs beside it (1).
     Contention,
     /// The rate of products in training, relative to the machine's prices (1).
@@ -158,6 +161,7 @@ impl Figure {
         Self::UpdateBytes,
         Self::DataHidden,
         Self::TensorHidden,
+        Self::TensorBeside,
         Self::Contention,
         Self::ProductRate,
         Self::FourBitRate,
@@ -201,6 +205,7 @@ impl Figure {
             Self::UpdateBytes => "update_bytes",
             Self::DataHidden => "data_hidden",
             Self::TensorHidden => "tensor_hidden",
+            Self::TensorBeside => "tensor_beside",
             Self::Contention => "contention",
             Self::ProductRate => "product_rate",
             Self::FourBitRate => "four_bit_rate",

@@ -11,6 +11,7 @@ use crate::experts;
 use crate::framework::Figure;
 use crate::model::Latent;
 use crate::pieces::{ELEMENT, Job, Way};
+use crate::schedule;
 use crate::setup::{Learns, Recompute};
 
 /// Times of a part of a model, forward and backward, without waiting for the host.
@@ -144,7 +145,9 @@ fn traffic(job: &Job<'_>, times: &mut Passes) {
             (sum, sum)
         };
         times.forward.add_term("tensor-parallel traffic", shown * forward);
-        times.input.add_term("tensor-parallel traffic", shown * backward);
+        let splits = schedule::kind(setup).splits_backward();
+        let beside = if splits { 0.0 } else { job.figure(Figure::TensorBeside) };
+        times.input.add_term("tensor-parallel traffic", (1.0 - beside) * shown * backward);
     }
     if let Some(routed) = model.experts {
         let both = 2.0 * experts::exchange(job, routed);
