@@ -133,7 +133,7 @@ fn ordered(
     let mut order: Vec<usize> = Vec::with_capacity(seconds.len());
     // For each storage, the instruction of the new order up to which it is kept.
     let mut kept: Vec<usize> = vec![0; before.storages.len()];
-    for stretch in stretches(before) {
+    for stretch in depends::stretches(before) {
         let mut walk = Walk::new(before, lives, seconds, stretch.clone(), budget);
         walk.run();
         for (number, until) in walk.kept {
@@ -150,17 +150,6 @@ fn ordered(
         }
     }
     (program, lives)
-}
-
-/// The parts of a step that instructions stay in.
-fn stretches(program: &Program) -> Vec<Range<usize>> {
-    let mut cuts: BTreeSet<usize> = [0, program.instructions.len()].into();
-    let repetition = program.repetition();
-    cuts.extend([repetition.start, repetition.end]);
-    cuts.extend(program.repeated.iter().flat_map(|it| &it.parts).map(|it| it.instructions.end));
-    cuts.extend(program.guard);
-    let cuts: Vec<usize> = cuts.into_iter().collect();
-    cuts.windows(2).map(|pair| pair[0]..pair[1]).collect()
 }
 
 /// How many clocks there are: of what is computed, of exchanges that computing waits for, and of those beside it.

@@ -144,7 +144,7 @@ pub const FILES: [(&str, &str); 9] = [
 
 impl Figure {
     /// Every figure.
-    pub const ALL: [Self; 37] = [
+    pub const ALL: [Self; 38] = [
         Self::LayerLaunch,
         Self::CollectiveLaunch,
         Self::BackwardLaunch,

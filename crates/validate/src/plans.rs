@@ -161,9 +161,8 @@ const FOUND: &str = "
 - **Gradients of experts' weights are added by an operation of its own**, which reads 6 and writes 4 bytes of each
   parameter in every micro-batch; frameworks have the product add to what is there (`pointwise` among the framework's
   terms). Those of other weights are added by their products in plans too.
-- **Traffic of tensor parallelism is exposed in plans**, and mostly hidden in Megatron-Core
-  (`tensor-parallel traffic`). Of GPT 32B on eight tensor-parallel H100 (`t00143`) it is 294 ms of gathers and
-  reduce-scatters of activations, which computing waits for: 204 ms of it is the difference.
+- **Traffic of tensor parallelism is exposed forward in plans**, and mostly hidden in Megatron-Core
+  (`tensor-parallel traffic`): backward our programs compute gradients of weights beside it.
 - **Products have their rate in steps**, `device.products.in_step` of machine files, 6.5 % below that of the same
   products alone: it is fitted to half of the training rows of all frameworks, and plans and `predict` share it.
 - **Attention**: FlashAttention 2 does not reach the rate of a Hopper's own instructions, older Megatron has
@@ -174,8 +173,6 @@ const FOUND: &str = "
 - **Products in 8 bits** have their casts as operations of their own, weights are made narrow in every micro-batch and
   each value has a scale of its own, found just before. NeMo of 2024 (`nemo_docs_24.07`, `nemo_launcher_2024`) has
   scales of steps before and casts weights once in a step: those rows are planned some 25 % too long.
-- **Simulations with tensor parallelism are up to 9 % shorter than plans**: in programs, products of weights'
-  gradients run beside sums of operands' gradients, which the clocks of a plan take as standing in the way.
 - **Not explained**: `zero_bubble_table4` is too long with its framework's terms. Of GPT 14.6B on 16 A100
   (`t01007`) a step takes 4.64 s, with its framework's attention 4.95, and 4.32 were measured.
 ";

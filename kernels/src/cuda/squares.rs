@@ -59,7 +59,8 @@ fn one(dtype: DType, some: &[usize], values: &[(DType, u64)], part: u64, parts: 
     for (place, &operand) in some.iter().enumerate() {
         arguments.reads(&format!("x{place}"), dtype, Argument::Operand(operand));
     }
-    arguments.pointer("float *parts", Argument::Room(4 * *parts));
+    arguments.pointer("float *parts", Argument::Room(0));
+    arguments.integer("before", signed(*parts));
     arguments.integer("part", signed(part));
     let (mut end, mut found) = (0, String::new());
     for (place, &operand) in some.iter().enumerate() {

@@ -11,7 +11,7 @@ use std::ops::Range;
 use planner_ir::{DType, Phase};
 
 use super::depends::Depends;
-use super::stretches;
+use super::depends::stretches;
 use crate::action::{Action, Collective, CollectiveKind, CommunicatorId, Further};
 use crate::expected::number;
 use crate::program::{Instruction, Program};

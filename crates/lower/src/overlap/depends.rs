@@ -82,3 +82,14 @@ fn in_steps(program: &Program, stretch: &Range<usize>) -> BTreeSet<NodeId> {
     });
     moved.collect()
 }
+
+/// The parts of a step that instructions stay in.
+pub(super) fn stretches(program: &Program) -> Vec<Range<usize>> {
+    let mut cuts: BTreeSet<usize> = [0, program.instructions.len()].into();
+    let repetition = program.repetition();
+    cuts.extend([repetition.start, repetition.end]);
+    cuts.extend(program.repeated.iter().flat_map(|it| &it.parts).map(|it| it.instructions.end));
+    cuts.extend(program.guard);
+    let cuts: Vec<usize> = cuts.into_iter().collect();
+    cuts.windows(2).map(|pair| pair[0]..pair[1]).collect()
+}

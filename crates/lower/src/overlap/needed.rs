@@ -53,7 +53,7 @@ pub(super) fn beside(leads: &[usize], seconds: &[f64], is: impl Fn(usize) -> (bo
     for (number, &it) in waited.iter().enumerate().rev() {
         let before = free(number.checked_sub(1).map_or(0, |it| waited[it])..it);
         let after = free(it..leads[it]);
-        let one = seconds[it].max(before.1).max(after.1);
+        let one = if seconds[it] > 0.0 { seconds[it].max(before.1).max(after.1) } else { 0.0 };
         beside[it] = one + (beside[leads[it]] - (after.0 - after.1)).max(0.0);
     }
     beside

@@ -303,3 +303,43 @@ fn small_exchanges_are_one() {
     let found = verify(&broken).unwrap_err();
     assert!(found.0.iter().any(|it| it.rule == "size" && it.place.rank == 2), "{found}");
 }
+
+/// Products one after another, of which each owes a sum that the next one waits for; and of what each is of, a product
+/// that stands before it and that nothing waits for.
+fn waited(layers: usize) -> Sketch {
+    let mesh = Mesh::of_sizes(&[2]);
+    let mut sketch = Sketch::new(&mesh);
+    let mut x = sketch.input("x", f32(&[8, 16]), vec![vec![], vec![]]);
+    for layer in 0..layers {
+        let v = sketch.weight(&format!("v{layer}"), f32(&[16, 16]), vec![vec![], vec![]]);
+        let whole = split(&sketch, 3, &[]);
+        let side = sketch.node(product(), &[x, v], whole)[0];
+        sketch.output(&format!("y{layer}"), side, vec![vec![], vec![]], &mut |_, _, _, _| None);
+        let rows = sketch.axis(0);
+        let w = sketch.weight(&format!("w{layer}"), f32(&[16, 16]), vec![vec![rows], vec![]]);
+        let summed = split(&sketch, 3, &[(1, 0)]);
+        x = sketch.node(product(), &[x, w], summed)[0];
+    }
+    sketch.output("y", x, vec![vec![], vec![]], &mut |_, _, _, _| None);
+    sketch
+}
+
+/// What nothing waits for is computed while something is waited for, though it stands before that.
+#[test]
+fn what_nothing_waits_for_is_kept_for_what_is_waited_for() {
+    let order = |exchange: f64| -> String {
+        let programs = lower(&priced(&waited(3).plan, || 4.0, || exchange)).unwrap();
+        verify(&programs).unwrap();
+        let one = |it: &crate::Instruction| match (&it.action, it.origin) {
+            (Action::Collective(_), _) => "g".to_owned(),
+            (_, Origin::Node(node)) => node.0.to_string(),
+            _ => String::new(),
+        };
+        let shown: Vec<String> =
+            programs[0].instructions.iter().map(one).filter(|it| !it.is_empty()).collect();
+        shown.join(" ")
+    };
+    assert_eq!(order(0.0), "0 1 g g 2 3 g 4 g 5 g");
+    assert_eq!(order(2.0), "1 g 0 g 3 g g 2 4 5 g");
+    assert_eq!(order(6.0), "1 g 0 g 3 2 g g 5 4 g");
+}

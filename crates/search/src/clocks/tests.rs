@@ -5,7 +5,7 @@ use plan::Precision;
 use planner_ir::Mesh;
 
 use super::*;
-use crate::compose::{Part, compose, estimate};
+use crate::compose::{Part, compose, estimate, join};
 use crate::fold::tests::{Sizes, planned, recipe, trained, transformer};
 use crate::prepare::{Prepared, chain, kinds};
 use crate::section::Section;
@@ -165,11 +165,12 @@ fn no_plan_takes_less_than_by_any_weights() {
                     parts.push(Part { kind: (0, index), section, repetition, space, assembled, choices });
                 }
             }
-            let composed = compose(&trained.step.graph, &parts, &mesh_, &prices);
+            let mut composed = compose(&trained.step.graph, &parts, &mesh_, &prices);
             let graph = &trained.step.graph;
             let returned =
                 |it: &planner_ir::Output| composed.returned[it.value.0].unwrap_or(plan::Copy::Made);
             let mut plan = Plan {
+                graph: graph.clone(),
                 layouts: composed.layouts,
                 assignments: composed.assignments,
                 transfers: composed.transfers,
@@ -177,6 +178,7 @@ fn no_plan_takes_less_than_by_any_weights() {
                 outputs: graph.outputs.iter().map(returned).collect(),
                 ..least.clone()
             };
+            join(&mut plan, &mut composed.in_place, (&prices, &composed.places));
             plan.estimate = estimate(&plan, &prices);
             plan.hidden = plan.hidden_at(Some(cost));
             let time = plan.seconds();

@@ -9,7 +9,7 @@ use planner_ir::{
 use train::Step as TrainingStep;
 
 use super::*;
-use crate::compose::{Part, compose, estimate, memory};
+use crate::compose::{Part, compose, estimate, join, memory};
 use crate::prepare::{Prepared, chain, kinds};
 use crate::{Cut, Derived, MachinePrices, PlanError, Request, plan, plan_among};
 use crate::{bound, eliminate};
@@ -361,14 +361,16 @@ fn what_is_counted_from_below_is_there_and_times_are_those_of_the_plan() {
                 parts.push(Part { kind: (0, index), section, repetition, space, assembled, choices });
             }
         }
-        let composed = compose(&trained.step.graph, &parts, &mesh_, &prices);
-        let plan = Plan {
+        let mut composed = compose(&trained.step.graph, &parts, &mesh_, &prices);
+        let mut plan = Plan {
+            graph: trained.step.graph.clone(),
             layouts: composed.layouts,
             assignments: composed.assignments,
             transfers: composed.transfers,
             carried: composed.carried,
             ..roomy
         };
+        join(&mut plan, &mut composed.in_place, (&prices, &composed.places));
         let there: u64 = memory(&plan, crate::Live::ONE).iter().map(|it| it.bytes).sum();
         let counted = chain.usage(&found.choices).peak();
         assert!(counted <= there, "{counted} counted, {there} there");

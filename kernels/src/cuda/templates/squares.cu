@@ -18,5 +18,5 @@ $FOUND    const t_i64 start = (t_block() - first) * part, end = start + part < l
         }
     }
     sum = t_block_sum_f(sum, 256);
-    if (t_thread() == 0) parts[t_block()] = sum;
+    if (t_thread() == 0) parts[before + t_block()] = sum;
 }
