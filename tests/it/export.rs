@@ -96,7 +96,11 @@ fn data_and_tensor_parallel_plans() {
 #[test]
 fn training_with_transformers() {
     let split = [&TRAINED[..], &TENSOR].concat();
-    let sharded = [&TRAINED[..], &["--mesh", "4", "--memory", "1200000B", "--recompute", "full"]].concat();
+    // Examples are split, so that little memory shards states.
+    let examples = ["*.mlp.gate_proj=[a,-,-,-]", "*.mlp.up_proj=[a,-,-,-]", "*.mlp.down_proj=[a,-,-,-]"];
+    let examples = examples.map(|it| ["--pin", it]).concat();
+    let little = ["--mesh", "4", "--memory", "1200000B", "--recompute", "full"];
+    let sharded = [&TRAINED[..], &little, &examples].concat();
     for (name, more) in [("tensor", split), ("sharded", sharded)] {
         let folder = Folder::new(&format!("export-hf-{name}"));
         let plan = planned(&folder, 2, &more);
@@ -240,7 +244,14 @@ fn plans_for_a_target_are_as_it_runs_them() {
         assert!((own - there).abs() < 1e-9 * own, "{target} {more:?}: {own} {there}");
         let lost: Vec<&str> =
             said["lost"].as_array().unwrap().iter().map(|it| it.as_str().unwrap()).collect();
-        assert!(lost.iter().all(|it| it.contains("is said in code")), "{target} {more:?}: {lost:?}");
+        // Little that is not sharded as the rest is, or gradients that are, take as long either way.
+        let known = [
+            "is said in code",
+            "are not sharded: the target has ZeRO-3 for all",
+            "sequences split between products: AutoTP keeps them whole there",
+        ];
+        let is_known = |it: &&str| known.iter().any(|known| it.contains(known));
+        assert!(lost.iter().all(is_known), "{target} {more:?}: {lost:?}");
         let degrees =
             ["data", "tensor", "context", "pipeline"].map(|it| said["strategy"][it].as_u64().unwrap());
         assert_eq!(degrees.iter().product::<u64>(), 4, "{degrees:?}");

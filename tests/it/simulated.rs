@@ -62,7 +62,7 @@ const CASES: [Case; 8] = [
         model: "full/gpt3_2.6b-loss-fp32",
         arguments: "--machine h100-80g-8x --mesh 2x4 --dim batch=8 --dim seq=1024 --mode train --loss loss \
                     --precision bf16 --microbatches 2",
-        further: Some("tensor parallelism's exchanges run beside gradients of weights, too: 5 % less"),
+        further: None,
     },
     Case {
         model: "full/llama2_7b-loss-fp32",

@@ -17,8 +17,7 @@
 
 use planner_ir::{Graph, Phase, Source, ValueId};
 
-use crate::lanes;
-use crate::plan::{Hidden, Plan, Transfer};
+use crate::plan::{Plan, Transfer};
 
 /// A part of a step with a clock of its own.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -138,12 +137,6 @@ pub fn beside(
 }
 
 impl Plan {
-    /// What is on each clock, in the order of [`Clock::ALL`].
-    #[must_use]
-    pub fn loads(&self) -> [Load; 2] {
-        self.happens().map(|it| lanes::load(&it))
-    }
-
     /// For each transfer, when it may run beside computing; nothing if it stands in the way.
     #[must_use]
     pub fn beside(&self) -> Vec<Option<Beside>> {
@@ -153,19 +146,5 @@ impl Plan {
             of.filter(|_| transfer.travels())
         };
         self.transfers.iter().zip(self.transfer_reads()).map(of).collect()
-    }
-
-    /// What runs beside computing, if a second of either costs the other so much.
-    #[must_use]
-    pub fn hidden_at(&self, cost: Option<f64>) -> Hidden {
-        let [forward, backward] = self.lanes(cost).map(|it| it.hidden(cost));
-        Hidden { forward, backward }
-    }
-
-    /// The same where gradients of parameters are computed by themselves, beside nothing that is waited for.
-    #[must_use]
-    pub fn hidden_apart(&self, cost: Option<f64>) -> Hidden {
-        let [forward, backward] = self.lanes(None).map(|it| it.hidden(cost));
-        Hidden { forward, backward }
     }
 }

@@ -10,7 +10,7 @@ use std::collections::BTreeSet;
 use planner_ir::{NodeId, Phase, Source, ValueId};
 
 use crate::clocks::{Beside, Clock, Load};
-use crate::plan::{Assignment, Copy, Plan};
+use crate::plan::{Assignment, Copy, Hidden, Plan};
 
 /// An exchange that may run beside computing.
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -159,6 +159,26 @@ fn beside_what_is_waited_for(happens: &[Happens]) -> Vec<f64> {
 }
 
 impl Plan {
+    /// What is on each clock, in the order of [`Clock::ALL`].
+    #[must_use]
+    pub fn loads(&self) -> [Load; 2] {
+        self.happens().map(|it| load(&it))
+    }
+
+    /// What runs beside computing, if a second of either costs the other so much.
+    #[must_use]
+    pub fn hidden_at(&self, cost: Option<f64>) -> Hidden {
+        let [forward, backward] = self.lanes(cost).map(|it| it.hidden(cost));
+        Hidden { forward, backward }
+    }
+
+    /// The same where gradients of parameters are computed by themselves, beside nothing that is waited for.
+    #[must_use]
+    pub fn hidden_apart(&self, cost: Option<f64>) -> Hidden {
+        let [forward, backward] = self.lanes(None).map(|it| it.hidden(cost));
+        Hidden { forward, backward }
+    }
+
     /// What each part of a step has on its lanes, in the order of [`Clock::ALL`], if a second of what runs beside
     /// something costs that so much; nothing runs beside what is waited for without.
     #[must_use]

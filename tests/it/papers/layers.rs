@@ -296,8 +296,9 @@ fn plans_are_as_good_as_the_ledger_says() {
         for (devices, kind, mesh) in again {
             let key = Key::new(model, devices, BATCH, &format!("{kind:?}"), mesh);
             let (plan, written) = (found(sizes, devices, kind, mesh).unwrap(), &ledger[&key]);
-            // The search may find better ones; what is written by hand does not change.
-            let least = if matches!(kind, Kind::All | Kind::Rings) { 0.5 } else { 0.999 };
+            // The search may find better ones. What is written by hand does not change, but for what is beside sums of
+            // gradients of values since the ledger was written.
+            let least = if matches!(kind, Kind::All | Kind::Rings) { 0.5 } else { 0.99 };
             let ratio = plan.seconds() / written.seconds;
             assert!(
                 (least..1.001).contains(&ratio),

@@ -24,21 +24,19 @@ impl Pace {
     fn at(self, weights: &Weights) -> [f64; 2] {
         match self {
             Self::Used { phase, is_beside } => [weights.alone(phase), weights.exchanged(phase, is_beside)],
+            // What is made for the loss is used for that first.
+            Self::Unknown { made: Some(Phase::Forward) } => {
+                [weights.alone(Phase::Forward).min(weights.alone(Phase::Backward)); 2]
+            }
+            // What is made for the gradient of a parameter, or is at rest, may travel beside computing.
             Self::Unknown { made } => {
-                let made_before = |phase: &Phase| match made {
-                    Some(made @ (Phase::Forward | Phase::Backward)) => made <= *phase,
-                    _ => true,
-                };
-                let phases = Phase::ALL.into_iter().filter(made_before);
-                let [mut alone, mut exchanged] = [f64::INFINITY; 2];
-                for phase in phases {
-                    alone = alone.min(weights.alone(phase));
-                    // What is made for the gradient of a parameter, or is at rest, may travel beside computing.
-                    let beside =
-                        phase == Phase::Gradient || !matches!(made, Some(Phase::Forward | Phase::Backward));
-                    exchanged = exchanged.min(weights.exchanged(phase, beside));
-                }
-                [alone, exchanged]
+                let phases = Phase::ALL
+                    .into_iter()
+                    .filter(|&it| made != Some(Phase::Backward) || it >= Phase::Backward);
+                phases.fold([f64::INFINITY; 2], |[alone, exchanged], phase| {
+                    let beside = phase == Phase::Gradient || made != Some(Phase::Backward);
+                    [alone.min(weights.alone(phase)), exchanged.min(weights.exchanged(phase, beside))]
+                })
             }
         }
     }
