@@ -41,7 +41,7 @@ use played::{by, longer, together};
 pub use setups::{Chosen, Pins, Setup};
 
 /// At most so many setups that something comes of are looked at with little memory, or where more is computed again.
-const MOST: usize = 8;
+const MOST: usize = 12;
 /// So many setups are asked how fast they are, if not all.
 const ASKED: usize = 24;
 /// Of each number of groups one in so many of them comes first.

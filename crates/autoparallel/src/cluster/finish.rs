@@ -13,11 +13,11 @@ use super::{Answer, Question};
 use crate::staged::{Meshes, Order, Wanted, staged};
 
 /// So many ways are tried at most.
-const TRIED: usize = 8;
+const TRIED: usize = 12;
 /// So many, where none of them fits.
 const ANY: usize = 32;
 /// And so many of those that fit are planned.
-const PLANNED: usize = 6;
+const PLANNED: usize = 10;
 /// What part of what is had a way has to promise: none takes much less than it promises.
 pub(super) const LESS: f64 = 0.99;
 
