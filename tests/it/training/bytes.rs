@@ -34,8 +34,12 @@ pub(super) struct Families<'a> {
 }
 
 impl<'a> Families<'a> {
-    /// The families of a step, which falls into these blocks.
-    pub(super) fn new(graph: &'a Graph, sections: &[Section]) -> Self {
+    /// The families of a planned step, made of this one, which falls into these blocks.
+    pub(super) fn new(graph: &'a Graph, step: &Graph, sections: &[Section]) -> Self {
+        let mut numbers = vec![None; step.values.len()];
+        for (number, value) in graph.value_ids().zip(rewrite::joined_as(step, graph).values) {
+            numbers[value.0] = Some(number);
+        }
         let none = vec![None; graph.values.len()];
         let above = graph.value_ids().collect();
         let constant = graph.values.iter().map(|it| matches!(it.source, Source::Weight(_))).collect();
@@ -50,7 +54,8 @@ impl<'a> Families<'a> {
             for (place, repetition) in
                 handed.chain(shared).flat_map(|it| section.repetitions.iter().map(move |r| (it, r)))
             {
-                let value = repetition.values[place.0];
+                // What is added where it is made is handed to nobody.
+                let Some(value) = numbers[repetition.values[place.0].0] else { continue };
                 if it.is_made(value) {
                     it.shared.extend([it.stems[value.0], it.gradients[value.0]].into_iter().flatten());
                 }

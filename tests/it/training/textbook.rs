@@ -157,7 +157,7 @@ impl Trial {
         }
         case.check_training(plan, self.optimizer, self.parts)?;
         let Manner::Data(stage) = self.manner else { return Ok(vec![]) };
-        let families = Families::new(&plan.graph, &prepared.sections);
+        let families = Families::new(&plan.graph, &prepared.graph, &prepared.sections);
         bytes::check(plan, &families, stage, self.ranks)?;
         Ok(families.apart())
     }
