@@ -321,7 +321,8 @@ impl<'a> Chains<'a> {
     }
 
     /// What moves so many bytes in the time that is priced: as long as the smallest value takes
-    /// nothing moves, and then the busiest link is full.
+    /// nothing moves, and then the busiest link is full. What it carries is what is counted, so that a link gives
+    /// those that share it equal parts, whatever is made of what they carry.
     fn flow(
         &self,
         class: &GroupClass,
@@ -336,10 +337,8 @@ impl<'a> Chains<'a> {
         if moving <= 0.0 || busiest <= 0.0 {
             return Err(whole);
         }
-        let size = cost_models::units::exact(bytes);
-        let rate = size / moving;
         let loads = class.loads.get(&pattern).into_iter().flatten();
-        let uses = loads.map(|&(link, part)| (self.links[link], part / (busiest * rate))).collect();
-        Ok(Flow { latency, bytes: size, rate, uses })
+        let uses = loads.map(|&(link, part)| (self.links[link], part / busiest)).collect();
+        Ok(Flow { latency, bytes: moving, rate: 1.0, uses })
     }
 }
