@@ -7,7 +7,8 @@
 use std::sync::Mutex;
 
 use files::Failure;
-use plan::{Holding, MachineName, Plan};
+use lower::LowerError;
+use plan::{MachineName, Plan};
 use search::{Cut, PlanError, Prices, Request, Trail, UNBOUNDED};
 
 use crate::prepared::Prepared;
@@ -26,8 +27,8 @@ struct Question<'a> {
     machine: MachineName,
     target: Target<'a>,
     prices: &'a dyn Prices,
-    /// What a device holds of a plan.
-    memory: &'a search::Holds<'a>,
+    /// Whether what programs place is held against the memory, and not what the search counts.
+    places: bool,
     /// What searches before have seen.
     trail: Option<&'a Mutex<Trail>>,
     /// Whether the program is planned for itself, and not as one of many stages or setups.
@@ -50,12 +51,17 @@ pub fn placed(
     })
 }
 
-/// What a device holds of a plan: what its programs place there, and would if nothing were exchanged ahead (bytes).
-pub fn held(plan: &Plan) -> Result<(Vec<Holding>, u64), String> {
-    lower::held(plan).map_err(|error| match plan::check(plan) {
+/// What the programs of a plan place on a device if nothing is exchanged ahead of its use (bytes).
+pub fn least(plan: &Plan) -> Result<u64, String> {
+    lower::least(plan).map_err(|error| of_lowering(plan, &error))
+}
+
+/// What is wrong with a plan that has no programs.
+fn of_lowering(plan: &Plan, error: &LowerError) -> String {
+    match plan::check(plan) {
         Ok(()) => error.to_string(),
         Err(violations) => format!("{error}; the plan is rejected:\n{violations}"),
-    })
+    }
 }
 
 /// The cheapest plan by some prices, not checked.
@@ -71,16 +77,16 @@ pub fn planned(
 }
 
 /// The same, from what searches of the same program on the same mesh have seen, to which this one adds, unless less is
-/// enough ([`Request::enough`]); what a device holds is told so.
+/// enough ([`Request::enough`]). What programs place is looked at where that is asked for and they show it.
 pub(crate) fn planned_after(
     (trail, enough): After<'_, Plan>,
-    memory: &search::Holds<'_>,
+    places: bool,
     prepared: &Prepared,
     (file, target): (&plan::ModelFile, &Target<'_>),
     prices: &dyn Prices,
 ) -> Result<Plan, PlanError> {
-    Question { trail: Some(trail), enough, memory, ..Question::new(prepared, file, target, prices) }
-        .answered()
+    let question = Question::new(prepared, file, target, prices);
+    Question { trail: Some(trail), enough, places: places && question.places, ..question }.answered()
 }
 
 /// What blocks may be.
@@ -93,12 +99,6 @@ struct Among {
     fewer: Vec<usize>,
     /// The numbers of those that are offered besides, where rows may be split.
     spelled: Vec<usize>,
-}
-
-/// How it is told what a device holds of a plan: by its programs, where they show it.
-pub(crate) fn memory<'a>(target: &Target<'_>) -> &'a search::Holds<'a> {
-    // The programs of one plan do not show what other micro-batches under way take.
-    if target.live == search::Live::ONE { &held } else { &search::counted }
 }
 
 impl<'a> Question<'a> {
@@ -115,7 +115,8 @@ impl<'a> Question<'a> {
             machine,
             target: *target,
             prices,
-            memory: memory(target),
+            // The programs of one plan do not show what other micro-batches under way take.
+            places: target.live == search::Live::ONE,
             trail: None,
             is_alone: false,
             enough: &|_| false,
@@ -128,20 +129,33 @@ impl<'a> Question<'a> {
     }
 
     fn answered(&self) -> Result<Plan, PlanError> {
+        let mut plan = self.found()?;
+        if self.places && self.target.capacity < UNBOUNDED {
+            let memory = lower::memory(&plan);
+            plan.memory = memory.map_err(|error| PlanError::Memory(of_lowering(&plan, &error)))?;
+        }
+        Ok(plan)
+    }
+
+    fn found(&self) -> Result<Plan, PlanError> {
         let capacity = self.target.capacity;
         let mut whole = self.keeping_all();
         let mut wanted = u64::MAX;
         if let Some(plan) = &mut whole {
             // How far exchanges go ahead depends on what memory there is.
             plan.capacity = capacity;
-            let (memory, least) = (self.memory)(plan).map_err(PlanError::Memory)?;
-            plan.memory = memory;
+            let least = self.holds()(plan).map_err(PlanError::Memory)?;
             wanted = search::wanted(plan, self.target.live, least);
         }
         match whole {
             Some(plan) if wanted <= capacity => Ok(self.or_spelled(plan)),
             whole => self.chosen(self.variants(whole.as_ref()).as_ref()),
         }
+    }
+
+    /// What a device holds of a plan.
+    fn holds(&self) -> &'a search::Holds<'a> {
+        if self.places { &least } else { &search::counted }
     }
 
     /// The fastest plan that keeps everything, however much that is: its programs are not placed. Nothing where
@@ -262,7 +276,7 @@ impl<'a> Question<'a> {
     }
 
     fn request(&self) -> Request<'_> {
-        let Self { prepared, file, ref machine, target, prices, memory, trail, enough, .. } = *self;
+        let Self { prepared, file, ref machine, target, prices, trail, enough, .. } = *self;
         Request {
             graph: &prepared.graph,
             sections: &prepared.sections,
@@ -276,7 +290,7 @@ impl<'a> Question<'a> {
             pinned: prepared.pinned.as_ref(),
             fixed: &prepared.fixed,
             trail,
-            memory,
+            memory: self.holds(),
             enough,
         }
     }

@@ -3,7 +3,7 @@
 use std::fmt;
 
 use autoparallel::choice::placed;
-pub use autoparallel::choice::{held, planned};
+pub use autoparallel::choice::{least, planned};
 pub use autoparallel::prepared::{Prepared, cut};
 pub use autoparallel::target::{Target, prices, refusal};
 pub use autoparallel::variants::{Cutting, Decisions, Norms, Phases, Products, Training, Variants};

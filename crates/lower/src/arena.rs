@@ -5,7 +5,8 @@
 //! between time steps; what is kept from one part of a micro-batch to another, in all parts; outputs
 //! live to the end. Storages are placed in some order, each in the smallest gap that takes it between those
 //! placed before that live at some time that it lives. The orders of [`ORDERS`] are tried until
-//! one takes no more than what lives at the fullest moment; the best is taken.
+//! one takes no more than what lives at the fullest moment; the best is taken. One that takes as much as the best so
+//! far is not followed to its end.
 
 mod room; // which bytes are taken when
 
@@ -73,10 +74,8 @@ pub(crate) fn placed(mut program: Program, lifetimes: &[Option<Lifetime>]) -> Pr
     let least = fullest(&items, moments);
     let mut best: Option<(u64, Vec<(usize, u64)>)> = None;
     for order in ORDERS {
-        let (arena, places) = packed(&items, moments, order);
-        if best.as_ref().is_none_or(|(least, _)| arena < *least) {
-            best = Some((arena, places));
-        }
+        let most = best.as_ref().map_or(u64::MAX, |it| it.0);
+        best = packed(&items, moments, order, most).or(best);
         if best.as_ref().is_some_and(|(arena, _)| *arena <= least) {
             break;
         }
@@ -109,8 +108,8 @@ fn fullest(items: &[Item], moments: usize) -> u64 {
 }
 
 /// The bytes taken and where each storage starts, if they are placed in that order; of equal ones
-/// the earlier, then the lower number.
-fn packed(items: &[Item], moments: usize, order: Order) -> (u64, Vec<(usize, u64)>) {
+/// the earlier, then the lower number. Nothing if that is not less than so many bytes.
+fn packed(items: &[Item], moments: usize, order: Order, most: u64) -> Option<(u64, Vec<(usize, u64)>)> {
     let mut items = items.to_vec();
     items.sort_by_key(|item| (order(item), Reverse(item.bytes), item.lifetime.first, item.storage));
     let mut room = Room::new(moments);
@@ -119,9 +118,12 @@ fn packed(items: &[Item], moments: usize, order: Order) -> (u64, Vec<(usize, u64
     for Item { storage, bytes, lifetime } in items {
         let offset = room.take(bytes, lifetime.first..lifetime.last + 1);
         arena = arena.max(offset + bytes);
+        if arena >= most {
+            return None;
+        }
         starts.push((storage, offset));
     }
-    (arena, starts)
+    Some((arena, starts))
 }
 
 /// For each storage that a step writes, when it is needed; those that lie over one are counted to it.

@@ -5,10 +5,11 @@ use planner_ir::{Phase, Source, StateKind};
 
 use crate::action::Origin;
 use crate::arena::Lifetime;
-use crate::build::placed;
+use crate::build::{built, placed};
+use crate::ends::Ends;
 use crate::error::LowerError;
 use crate::facts::Facts;
-use crate::overlap::Placed;
+use crate::overlap::{self, Placed};
 use crate::program::Program;
 use crate::storage::{ALIGNMENT, Kind, Region, StorageId};
 
@@ -80,12 +81,7 @@ impl Use {
 ///
 /// The kinds that only a training step has are left out in inference.
 pub fn memory(plan: &Plan) -> Result<Vec<Holding>, LowerError> {
-    Ok(held(plan)?.0)
-}
-
-/// The same, and what a device would hold at least: if nothing were exchanged ahead (bytes).
-pub fn held(plan: &Plan) -> Result<(Vec<Holding>, u64), LowerError> {
-    let Placed { program, lifetimes, built } = placed(plan, &Facts::of(plan)?, 0)?;
+    let Placed { program, lifetimes, .. } = placed(plan, &Facts::of(plan)?, 0)?;
     let mut bytes = [0_u64; Use::ALL.len()];
     let at_rest = program.storages.iter().filter(|it| it.kind.region() == Region::Resident);
     for storage in at_rest {
@@ -98,7 +94,15 @@ pub fn held(plan: &Plan) -> Result<(Vec<Holding>, u64), LowerError> {
     let trains = plan.graph.training.is_some();
     let shown = Use::ALL.into_iter().filter(|it| trains || it.is_of_inference());
     let shown = shown.map(|it| Holding { kind: it.name().to_owned(), bytes: bytes[it as usize] });
-    Ok((shown.collect(), built))
+    Ok(shown.collect())
+}
+
+/// What a device would hold if nothing were exchanged ahead of its use (bytes): no more than the whole of [`memory`]
+/// where that is more than the plan's capacity, and found much sooner.
+pub fn least(plan: &Plan) -> Result<u64, LowerError> {
+    let facts = Facts::of(plan)?;
+    let program = overlap::in_order(built(plan, &facts, &Ends::default(), 0)?.program).program;
+    Ok(program.resident + program.arena)
 }
 
 fn at_rest_for(kind: Kind) -> Use {

@@ -71,15 +71,26 @@ pub(crate) fn alone(plan: &Plan, program: Program) -> Placed {
     placed(in_place::reduced(program), &Expected::of([plan]), room([plan], plan.capacity))
 }
 
+/// A program that was built of a plan, in the order in which it was built, with places.
+pub(crate) fn in_order(program: Program) -> Placed {
+    first(in_place::reduced(program))
+}
+
+/// The program in the order in which it was built, with places.
+fn first(program: Program) -> Placed {
+    let lifetimes = lifetimes(&program);
+    let program = arena::placed(program, &lifetimes);
+    let built = program.resident + program.arena;
+    Placed { program, lifetimes, built }
+}
+
 /// The program with places for all its storages, its exchanges beside computing where there is memory for it: what
 /// it takes in the order in which it was built, or so much (bytes).
 /// Where nothing is known to take time, it stays as it is.
 pub(crate) fn placed(program: Program, expected: &Expected, room: u64) -> Placed {
     let seconds = expected.each(&program);
-    let lives = lifetimes(&program);
-    let program = arena::placed(program, &lives);
-    let built = program.resident + program.arena;
-    let first = Placed { program, lifetimes: lives, built };
+    let first = first(program);
+    let built = first.built;
     let exchanges = first.program.instructions.iter().any(|it| it.action.communicator().is_some());
     if !exchanges || seconds.iter().all(|&it| it <= 0.0) {
         return first;

@@ -26,7 +26,7 @@ mod weighed; // the plan of least time by weights
 /// What a plan takes if a device holds so much of it where nothing is exchanged ahead (bytes): with what has to be there
 /// early for what it says is hidden.
 pub fn wanted(plan: &Plan, live: Live, least: u64) -> u64 {
-    plan::held(&plan.memory).max(least.saturating_add(early(plan, live)))
+    least.saturating_add(early(plan, live))
 }
 
 /// What a plan takes with these micro-batches under way, as the search counts it (bytes): with what has to be there early.
@@ -84,7 +84,7 @@ fn widely(request: &Request<'_>, others: &[Cut<'_>], derive: Option<&Derive<'_>>
         Ok(found)
     };
     let found = offers.among(planned);
-    match offers.at_once.filter(|_| is_open(&found)) {
+    match offers.at_once.filter(|_| is_open(&found, request.live)) {
         Some(offer) => best_of(found, planned(offer)),
         None => found,
     }
@@ -114,14 +114,13 @@ const OPEN: [f64; 2] = [0.001, 0.1];
 const NEARLY: f64 = 0.9;
 
 /// Whether a search has left much open: among fewer partitions it may find what it has missed.
-fn is_open(found: &Outcome) -> bool {
+fn is_open(found: &Outcome, live: Live) -> bool {
     match found {
         Ok(Found { plan, missed, .. }) => match plan.proof {
             // What memory leaves open among all partitions, it leaves open among fewer.
             plan::Proof::Gap { lower_bound } if *missed <= MISSED * lower_bound => false,
             plan::Proof::Gap { lower_bound } if !plan.space.left_out.contains(&LeftOut::Steps) => {
-                let held = plan::held(&plan.memory);
-                let is_full = real(held) > NEARLY * real(plan.capacity);
+                let is_full = real(takes(plan, live)) > NEARLY * real(plan.capacity);
                 plan.seconds() > (1.0 + OPEN[usize::from(is_full)]) * lower_bound
             }
             _ => false,

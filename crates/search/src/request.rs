@@ -4,7 +4,7 @@ use std::collections::BTreeSet;
 use std::fmt;
 use std::sync::Mutex;
 
-use plan::{Holding, MachineName, ModelFile, Plan};
+use plan::{MachineName, ModelFile, Plan};
 use planner_ir::{Graph, Layout, Mesh, Source, ValueId};
 use rewrite::{Offer, SpaceError, Steps};
 
@@ -44,7 +44,7 @@ pub struct Request<'a> {
     /// What searches before have seen, from which this one starts and to which it adds: of the same
     /// program on the same mesh, or a waste of time.
     pub trail: Option<&'a Mutex<Trail>>,
-    /// What a device holds of a plan.
+    /// What a device holds of a plan, which says what the search counts.
     pub memory: &'a Holds<'a>,
     /// Whether a plan, the best where nothing is hidden by what is longer, is enough: none by other weights of
     /// seconds is wanted then.
@@ -73,16 +73,16 @@ impl Pinned {
     }
 }
 
-/// What a device holds of a plan by kind, and what of it if nothing is exchanged ahead (bytes).
-pub type Holds<'a> = dyn Fn(&Plan) -> Result<(Vec<Holding>, u64), String> + 'a;
+/// What a device holds of a plan if nothing is exchanged ahead of its use (bytes).
+pub type Holds<'a> = dyn Fn(&Plan) -> Result<u64, String> + 'a;
 
 /// More memory than any plan takes (bytes). Where there is so much, what plans hold is counted of the answer alone, as
 /// the search counts it.
 pub const UNBOUNDED: u64 = 1 << 52;
 
 /// What a plan counts of the fullest device, and no more.
-pub fn counted(plan: &Plan) -> Result<(Vec<Holding>, u64), String> {
-    Ok((plan.memory.clone(), plan::held(&plan.memory)))
+pub fn counted(plan: &Plan) -> Result<u64, String> {
+    Ok(plan::held(&plan.memory))
 }
 
 /// Why there is no plan.

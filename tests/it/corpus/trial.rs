@@ -65,10 +65,12 @@ impl Subject {
             pinned: None,
             fixed: &[],
             trail: None,
-            memory: &pipeline::held,
+            memory: &pipeline::least,
             enough: &|_| false,
         };
-        search::plan(&request).map_err(|error| format!("not planned: {error}"))
+        let mut plan = search::plan(&request).map_err(|error| format!("not planned: {error}"))?;
+        plan.memory = lower::memory(&plan).map_err(|error| format!("not lowered: {error}"))?;
+        Ok(plan)
     }
 
     fn header(&self) -> plan::ModelFile {

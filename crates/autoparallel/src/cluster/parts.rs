@@ -8,7 +8,7 @@ use plan::Plan;
 use planner_ir::Mesh;
 use rewrite::{Steps, joined_as};
 use search::cluster::BlockCost;
-use search::{FixedError, Live, PlanError, Prices, Trail, UNBOUNDED, counted};
+use search::{FixedError, Live, PlanError, Prices, Trail, UNBOUNDED};
 
 use super::known::WholeStep;
 use super::refused::Refusal;
@@ -127,7 +127,7 @@ fn planned(
     // Each error leaves less that is fixed.
     loop {
         // What programs place is told where stages are planned: here it would take longer than all else.
-        match planned_after(after, &counted, &prepared, (header, target), prices) {
+        match planned_after(after, false, &prepared, (header, target), prices) {
             Ok(plan) => return Ok((plan, errors)),
             Err(error) => {
                 let PlanError::Fixed(error) = error.last() else { return Err(error.needs()) };

@@ -14,7 +14,7 @@ use rewrite::RaiseStatistics;
 use search::{Fixed, Live, Trail, fold, takes};
 use train::Step;
 
-use crate::choice::{memory, planned_after};
+use crate::choice::planned_after;
 use crate::prepared::Prepared;
 use crate::target::{Target, refusal};
 
@@ -162,6 +162,6 @@ pub(super) fn stage(
         fixed: fixed.to_vec(),
     };
     let prices = crate::target::prices(target)?;
-    planned_after((trail, &|_| false), memory(target), &prepared, (file, target), &prices)
+    planned_after((trail, &|_| false), true, &prepared, (file, target), &prices)
         .map_err(|error| refusal(target, &error))
 }

@@ -356,12 +356,12 @@ struct Block {
     choices: Vec<usize>,
 }
 
-/// All that a plan holds (bytes), which it then says: what it takes, and that without what has to be there early.
+/// All that a plan holds (bytes): what it takes, and that without what has to be there early. What of it the search
+/// counts, the plan then says.
 fn held_by(request: &Request<'_>, plan: &mut Plan) -> Result<[u64; 2], PlanError> {
     plan.memory = memory(plan, request.live);
-    let (memory, least) = (request.memory)(plan).map_err(PlanError::Memory)?;
-    plan.memory = memory;
-    Ok([wanted(plan, request.live, least), plan::held(&plan.memory)])
+    let least = (request.memory)(plan).map_err(PlanError::Memory)?;
+    Ok([wanted(plan, request.live, least), least])
 }
 
 fn size(programs: &[Prepared<'_>]) -> SpaceSize {
