@@ -6,7 +6,7 @@ use planner_ir::{Mesh, Op, Partition, Phase, Reduction, Unary};
 use super::regression::{Parallel, Regression};
 use super::sketch::Sketch;
 use super::{f32, product, split, two_layers};
-use crate::{Action, Origin, Program, Stream, footprint, lower, memory, verify};
+use crate::{Action, Origin, Program, Stream, footprint, least, lower, memory, verify};
 
 /// Numbers from 0 to 6, the same for the same seed.
 fn numbers(seed: u32) -> impl FnMut() -> f64 {
@@ -79,6 +79,8 @@ fn by_any_prices_programs_are_right_and_hold_no_more() {
                 let held: u64 = memory(&plan).unwrap().iter().map(|it| it.bytes).sum();
                 assert_eq!(held, programs[0].resident + programs[0].arena);
                 assert_eq!(held, footprint(&plan).unwrap());
+                // What programs hold as they are built says whether they fit, whatever their order.
+                assert_eq!(least(&plan).unwrap(), before[0].resident + before[0].arena);
             }
         }
     }
@@ -102,7 +104,7 @@ fn exchanges_go_ahead_as_far_as_there_is_memory() {
         for seed in 0..20 {
             let plan = priced(&plan, numbers(seed), numbers(seed + 77));
             let narrow = lower(&plan).unwrap();
-            let least = narrow[0].resident + narrow[0].arena;
+            let least = least(&plan).unwrap();
             for more in [0, 64, 256, 4096] {
                 let plan = roomy(plan.clone(), least + more);
                 let programs = lower(&plan).unwrap();
