@@ -1,5 +1,6 @@
 //! Plans in the words of other runtimes.
 
+mod families; // what Megatron-LM is told of models
 mod scored; // what is written for frameworks that train, read back
 mod traces; // what is simulated, read back
 mod narrow; // plans with products of 8 and 4 bits
@@ -275,6 +276,27 @@ fn clusters_are_planned_for_a_target() {
     let [own, there] = [&said["seconds"], &said["there"]["seconds"]].map(|it| it.as_f64().unwrap());
     assert!((own - there).abs() < 1e-9 * own, "{own} {there}");
     assert_eq!(said["strategy"]["pipeline"], 2);
+}
+
+/// torchtitan runs schedules that are searched for no cluster. Where its figures lead to one, the cluster is planned by our
+/// own search; where they lead to none, the plan is that of its figures.
+#[test]
+fn what_a_target_runs_and_is_not_searched_leads_to_our_own_search() {
+    let folder = Folder::new("export-own-search");
+    let (model, plan) = (folder.path("config.json"), folder.path("plan.json"));
+    fs::write(&model, config(4)).unwrap();
+    let fixed = ["plan", "--config", &model, "-o", &plan, "--machine", "h100-80g-8x", "--dim", "sequence=16"];
+    let asked = ["--stages", "auto", "--global-batch", "16", "--for", "torchtitan", "--force"];
+    let planned = |pin: &str| works(&[&fixed[..], &TRAINED[..6], &asked, &["--pin", pin]].concat());
+    let own = planned("pp=2");
+    assert!(!own.contains("fastest") && own.contains("schedule zb-h1"), "{own}");
+    let named = ["score", "--torchtitan", &folder.path("out/shardloom_torchtitan.py"), "--config", &model];
+    works(&["export", &plan, "--to", "torchtitan", "-o", &folder.path("out")]);
+    let more = ["--machine", "h100-80g-8x", "--sequence", "16", "--json"];
+    let scored: Value = serde_json::from_str(&works(&[&named[..], &more].concat())).unwrap();
+    assert!(scored["setup"]["schedule"].is_string(), "{scored}");
+    let led = planned("pp=1");
+    assert!(led.contains("fastest    of"), "{led}");
 }
 
 #[test]

@@ -3,6 +3,7 @@
 //! Source: Megatron-LM, `megatron/training/arguments.py` and
 //! `megatron/core/transformer/pipeline_parallel_layer_layout.py`, version core 0.16.
 
+mod kinds; // of which its parts are
 mod told; // what Megatron-LM and Megatron-Bridge are told
 
 use schedule::Kind;
@@ -65,13 +66,19 @@ pub(crate) fn files(strategy: &Strategy, model: &Model, lost: &mut Vec<String>) 
     // What of the router no parameter tells.
     let router = if model.router_bias { "the router's groups and scale, " } else { "" };
     let library = if strategy.across { "the library DeepEP, " } else { "" };
+    // Kernels wait in as many queues: in one where parts of products are exchanged, in several where FSDP fetches ahead.
+    let queues = match strategy {
+        Strategy { zero: 2.., .. } => "export CUDA_DEVICE_MAX_CONNECTIONS=8\n",
+        Strategy { tensor: 1, context: 1, .. } => "",
+        _ => "export CUDA_DEVICE_MAX_CONNECTIONS=1\n",
+    };
     let mut text = format!(
         "# Arguments of Megatron-LM for a plan of Shardloom. In a script of bash:\n\
          #   source megatron.sh\n\
          #   torchrun .. pretrain_gpt.py \"${{SHARDLOOM_ARGS[@]}}\" ..\n\
          # Yours to add: the tokenizer, data, the rotary base and its scaling, {router}{library}learning \
          rates, how long to train.\n\
-         SHARDLOOM_ARGS=(\n",
+         {queues}SHARDLOOM_ARGS=(\n",
     );
     let told = told(strategy, model);
     for (title, all) in &told.parts {

@@ -1,11 +1,14 @@
 //! The sizes of a model, read off its program.
 
 mod named; // what the names of parameters tell
+mod unlike; // what is not as decoders usually are
 
 use plan::{Plan, parameters};
-use planner_ir::{GatherClass, Graph, Node, Op, OpClass, Phase, Source, Unary, ValueId};
+use planner_ir::{GatherClass, Graph, Node, Op, OpClass, Pairing, Phase, Source, Unary, ValueId};
 
 use crate::job::Job;
+
+pub use unlike::STATES;
 
 /// What of a model frameworks are told; nothing where its program does not have it.
 #[derive(Clone, Debug, Default, PartialEq)]
@@ -48,13 +51,30 @@ pub struct Model {
     pub root_mean_square: Option<f64>,
     /// Whether positions are rotated into queries and keys.
     pub rotary: bool,
-    /// Whether products have biases.
+    /// How many positions have learned vectors, if some have.
+    pub positions: Option<u64>,
+    /// How many numbers of a head are rotated.
+    pub rotated: Option<u64>,
+    /// Whether neighbours are rotated with each other.
+    pub neighbours: bool,
+    /// For each attention whether its queries are rotated, in the order of layers.
+    pub turned: Vec<bool>,
+    /// Whether all products have biases, those of queries, keys and values and others.
     pub biases: bool,
+    /// Whether products that make queries, keys and values have biases.
+    pub biases_of_queries: bool,
+    /// Whether what every token takes beside its experts is weighed.
+    pub shared_gate: bool,
+    /// What else is not as decoders usually are, in words.
+    pub unlike: Vec<&'static str>,
     /// Whether the table of embeddings makes the scores too.
     pub tied: bool,
     /// Whether it computes in bf16, in f16, or in f32.
     pub element: Option<planner_ir::DType>,
 }
+
+/// What tables of positions are called.
+const PLACES: [&str; 3] = ["wpe", "embed_positions", "position_embeddings"];
 
 /// The lengths of vectors of latent attention.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -82,6 +102,11 @@ pub struct Experts {
     pub units: u64,
 }
 
+/// A number of parts of a head.
+pub(crate) fn small(count: u64) -> f64 {
+    f64::from(u32::try_from(count).unwrap_or(u32::MAX))
+}
+
 impl Model {
     /// That of a job.
     pub fn of(job: &Job<'_>) -> Self {
@@ -91,6 +116,7 @@ impl Model {
             model.look_at(plan);
         }
         named::look_at(&mut model, &stages);
+        unlike::look_at(&mut model, &stages);
         model
     }
 
@@ -103,6 +129,12 @@ impl Model {
                 Op::Attention(attention) => {
                     self.attention(graph, node);
                     self.sinks |= attention.sinks;
+                    let rotation = unlike::rotation(graph, node.operands[0]);
+                    self.turned.push(rotation.is_some());
+                    if let Some((numbers, pairing)) = rotation {
+                        self.rotated = Some(numbers);
+                        self.neighbours = pairing == Pairing::Neighbours;
+                    }
                     self.windows.push(attention.window);
                 }
                 Op::Experts { activation, limit, active } => {
@@ -162,7 +194,9 @@ impl Model {
             let (Some((node, _)), [rows, columns]) = (looked_up, &graph.type_of(it.value).shape[..]) else {
                 continue;
             };
-            if self.vocabulary.is_none_or(|known| known < *rows) {
+            if PLACES.iter().any(|it| name.contains(it)) {
+                self.positions = Some(*rows);
+            } else if self.vocabulary.is_none_or(|known| known < *rows) {
                 let numbers = &graph.type_of(graph.node(*node).operands[1]).shape;
                 self.sequence = numbers.get(1).copied().or(self.sequence);
                 (self.vocabulary, self.hidden, self.embedding) =

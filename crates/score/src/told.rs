@@ -4,7 +4,7 @@
 //! A plan has the prices of Shardloom's programs. The figures of a framework are fitted to its published runs: what
 //! its host waits for, how fast its attention is, what it has beside computing.
 
-use ::export::model::Model;
+use ::export::model::{Model, STATES};
 use ::export::{Exported, Job, Runs, Strategy};
 use cost_models::estimate::Estimate;
 use cost_models::machine::Machine;
@@ -122,6 +122,9 @@ fn unlike(job: &Job<'_>, model: &Model, strategy: &Strategy, states: bool) -> Op
     }
     if !operations.all(|node| causal(&node.op)) {
         return Some("attention is not causal, and prices of frameworks are of decoders");
+    }
+    if states && model.unlike.contains(&STATES) {
+        return Some("layers have states that go from token to token, which these arguments do not say");
     }
     if states && model.gated_otherwise {
         return Some(

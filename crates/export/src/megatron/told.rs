@@ -7,6 +7,7 @@
 use plan::Scaling;
 use planner_ir::{DType, Optimizer};
 
+use super::kinds::{grouped, kinds, one_window};
 use crate::model::Model;
 use crate::strategy::{Again, Strategy, number};
 
@@ -20,6 +21,8 @@ pub(crate) struct Told {
     gated_otherwise: bool,
     /// Whether layers have windows of several lengths, of which one can be told.
     windows: bool,
+    /// What else of the model has no argument.
+    unlike: Vec<&'static str>,
     /// Whether the function that gates is yours to add to Megatron-Bridge, whose keys are no functions.
     pub(crate) bounded: bool,
 }
@@ -50,6 +53,7 @@ impl Told {
             let words = "hidden units are gated by another function than SiLU: there is an argument for that one alone";
             lost.push(words.to_owned());
         }
+        lost.extend(self.unlike.iter().map(|it| format!("{it}: there is no argument for that")));
         if self.windows {
             let words =
                 "layers have windows of several lengths, and there is an argument for one: all see every key";
@@ -69,27 +73,28 @@ pub(crate) fn told(strategy: &Strategy, model: &Model) -> Told {
         missing,
         gated_otherwise: model.gated_otherwise,
         windows: model.windows.iter().any(Option::is_some) && one_window(model).is_none(),
+        unlike: model.unlike.clone(),
         bounded: model.bounded.is_some(),
     }
 }
 
 /// What an argument says, and keys.
-fn said(argument: impl Into<String>, keys: Vec<Key>) -> One {
+pub(super) fn said(argument: impl Into<String>, keys: Vec<Key>) -> One {
     One { argument: Some(argument.into()), keys }
 }
 
 /// What keys say, and an argument where it is needed.
-fn perhaps(argument: Option<String>, keys: Vec<Key>) -> One {
+pub(super) fn perhaps(argument: Option<String>, keys: Vec<Key>) -> One {
     One { argument, keys }
 }
 
 /// A key of the model.
-fn of_model(key: &'static str, value: impl ToString) -> Key {
+pub(super) fn of_model(key: &'static str, value: impl ToString) -> Key {
     ("model", key, value.to_string())
 }
 
 /// A switch: an argument where it is on, and a key either way.
-fn switch(is: bool, argument: &str, section: &'static str, key: &'static str) -> One {
+pub(super) fn switch(is: bool, argument: &str, section: &'static str, key: &'static str) -> One {
     perhaps(is.then(|| argument.to_owned()), vec![(section, key, is.to_string())])
 }
 
@@ -150,100 +155,6 @@ fn sizes(strategy: &Strategy, model: &Model) -> (Vec<One>, Vec<(&'static str, &'
         all.push(perhaps(None, vec![("dataset", "sequence_length", tokens.to_string())]));
     }
     (all, missing)
-}
-
-/// Of which kinds its parts are.
-fn kinds(strategy: &Strategy, model: &Model) -> Vec<One> {
-    let mut all = match model.bounded {
-        Some(limit) => vec![said(
-            format!("--quick-geglu --glu-linear-offset 1.0 --activation-func-clamp-value {limit:?}"),
-            vec![
-                of_model("gated_linear_unit", true),
-                of_model("glu_linear_offset", "1.0"),
-                of_model("activation_func_clamp_value", format!("{limit:?}")),
-            ],
-        )],
-        None => vec![switch(model.gated, "--swiglu", "model", "gated_linear_unit")],
-    };
-    all.extend(windows(strategy, model));
-    if model.sinks {
-        all.push(said("--softmax-type learnable", vec![of_model("softmax_type", "learnable")]));
-    }
-    if model.latent.is_some() {
-        let keys = vec![of_model("multi_latent_attention", true)];
-        all.push(said("--multi-latent-attention", keys));
-    }
-    if model.query_norms {
-        all.push(said("--qk-layernorm", vec![of_model("qk_layernorm", true)]));
-    }
-    all.extend(experts(strategy, model));
-    if model.rotary {
-        let keys = vec![of_model("position_embedding_type", "rope")];
-        all.push(said("--position-embedding-type rope", keys));
-    }
-    let bare = (!model.biases).then(|| "--disable-bias-linear".to_owned());
-    all.push(perhaps(bare, vec![of_model("add_bias_linear", model.biases)]));
-    let untied = (!model.tied).then(|| "--untie-embeddings-and-output-weights".to_owned());
-    all.push(perhaps(untied, vec![of_model("share_embeddings_and_output_weights", model.tied)]));
-    if let Some(epsilon) = model.root_mean_square {
-        // What a file has in f32, to as many places as that tells apart.
-        let argument = format!("--normalization RMSNorm --norm-epsilon {epsilon:.0e}");
-        let keys = vec![
-            of_model("normalization", "RMSNorm"),
-            of_model("layernorm_epsilon", number_of(&format!("{epsilon:.1e}"))),
-        ];
-        all.push(said(argument, keys));
-    }
-    all
-}
-
-/// Which layers see how many keys, where some see so many only: the same number wherever they do.
-fn windows(strategy: &Strategy, model: &Model) -> Option<One> {
-    let window = one_window(model)?;
-    let layers = usize::try_from(strategy.layer_count()).unwrap_or(usize::MAX);
-    let near: Vec<u8> = model.windows.iter().take(layers).map(|it| u8::from(it.is_some())).collect();
-    // Keys before a query's own, and after it.
-    let before = window.saturating_sub(1);
-    let mut argument = format!("--window-size {before},0");
-    let mut keys = vec![of_model("window_size", format!("[{before}, 0]"))];
-    if near.contains(&0) {
-        let runs: Vec<String> = near.iter().map(u8::to_string).collect();
-        argument += &format!(" --window-attn-skip-freq '[{}]'", runs.join(","));
-        keys.push(of_model("window_attn_skip_freq", format!("{near:?}")));
-    }
-    Some(said(argument, keys))
-}
-
-/// How many keys queries see, in all layers that have a window, if that is one number.
-fn one_window(model: &Model) -> Option<u64> {
-    let mut all = model.windows.iter().flatten();
-    let first = *all.next()?;
-    all.all(|it| *it == first).then_some(first)
-}
-
-/// Which layers have experts, where some have none, and how a token chooses where it is not by softmax.
-fn experts(strategy: &Strategy, model: &Model) -> Vec<One> {
-    let mut all = Vec::new();
-    let layers = usize::try_from(strategy.layer_count()).unwrap_or(usize::MAX);
-    let with: Vec<u8> = model.layers_with_experts.iter().take(layers).map(|&it| u8::from(it)).collect();
-    if with.contains(&1) && with.contains(&0) {
-        let runs: Vec<String> =
-            with.chunk_by(|a, b| a == b).map(|run| format!("[{}]*{}", run[0], run.len())).collect();
-        all.push(said(
-            format!("--moe-layer-freq '({})'", runs.join("+")),
-            vec![of_model("moe_layer_freq", format!("{with:?}"))],
-        ));
-    }
-    if model.router_bias {
-        all.push(said(
-            "--moe-router-score-function sigmoid --moe-router-enable-expert-bias",
-            vec![
-                of_model("moe_router_score_function", "sigmoid"),
-                of_model("moe_router_enable_expert_bias", true),
-            ],
-        ));
-    }
-    all
 }
 
 /// A number with an exponent as YAML has it, which without a point is a word.
@@ -354,7 +265,9 @@ fn training(strategy: &Strategy, model: &Model) -> Vec<One> {
     let again = match strategy.recompute {
         Again::Nothing => perhaps(None, vec![granularity("null")]),
         Again::Selective => {
-            let modules = if model.experts.is_some() { "core_attn moe_act" } else { "core_attn" };
+            // What experts make is computed again where their products are one batch, in 8 bits with scales of now.
+            let experts = grouped(strategy, model) && strategy.scaling != Some(Scaling::Delayed);
+            let modules = if experts { "core_attn moe_act" } else { "core_attn" };
             let list = format!("[{}]", modules.replace(' ', ", "));
             said(
                 format!("--recompute-granularity selective --recompute-modules {modules}"),

@@ -15,10 +15,23 @@ type Named = (String, u64);
 pub(super) fn look_at(model: &mut Model, stages: &[&Plan]) {
     let all: Vec<Named> = stages.iter().flat_map(|plan| parameters(plan)).collect();
     let ends = |end: &str| all.iter().find(|it| it.0.ends_with(end)).map(|it| it.1);
-    model.biases = all.iter().any(|it| it.0.ends_with(".bias"));
+    let biases: Vec<&str> = all.iter().filter_map(|it| it.0.strip_suffix(".bias")).collect();
+    let of_queries = |it: &str| QUERIES.iter().any(|name| it.ends_with(name));
+    model.biases_of_queries = biases.iter().any(|it| of_queries(it));
+    model.biases = biases.iter().any(|it| !of_queries(it) && layer(it).is_some() && !is_no_product(it));
+    for (ends, words) in UNLIKE {
+        if all.iter().any(|it| it.0.ends_with(ends)) && !model.unlike.contains(words) {
+            model.unlike.push(words);
+        }
+    }
     model.tied = !all.iter().any(|it| is_head(&it.0, model));
     model.latent = latent(model, &ends);
-    model.query_norms = ends(".q_norm.weight").or(ends(".q_a_layernorm.weight")).is_some();
+    let norm = ends(".q_norm.weight").or(ends(".q_layernorm.weight"));
+    model.query_norms = norm.or(ends(".q_a_layernorm.weight")).is_some();
+    if norm.zip(model.heads).is_some_and(|(numbers, [.., size])| numbers > size) {
+        model.unlike.push("queries and keys are normalised over all heads together");
+    }
+    model.shared_gate = ends(".shared_expert_gate.weight").is_some();
     let shared = ["shared_experts", "shared_expert"];
     let shared = shared.iter().find_map(|it| ends(&format!(".{it}.down_proj.weight")));
     model.shared = shared.zip(model.hidden).map(|(numbers, hidden)| numbers / hidden.max(1));
@@ -27,6 +40,23 @@ pub(super) fn look_at(model: &mut Model, stages: &[&Plan]) {
         all.iter().filter(|it| it.0.contains(".experts.")).filter_map(|it| Some(layer(&it.0)?.1)).collect();
     model.layers_with_experts = layers.iter().map(|it| with.contains(it)).collect();
     model.router_bias = stages.iter().any(|plan| has_router_bias(plan));
+}
+
+/// What products are called that make queries, keys and values.
+const QUERIES: [&str; 8] =
+    ["q_proj", "k_proj", "v_proj", "qkv_proj", "query_key_value", "c_attn", "Wqkv", "attention.qkv"];
+
+/// Ends of names that tell what is not as decoders usually are.
+const UNLIKE: &[(&str, &str)] = &[
+    ("lm_head.bias", "scores of tokens have a bias"),
+    ("post_feedforward_layernorm.weight", "norms are behind attention and units too, or there alone"),
+    ("post_mlp_layernorm.weight", "norms are behind attention and units too, or there alone"),
+];
+
+/// Whether a bias is none of a linear layer.
+fn is_no_product(name: &str) -> bool {
+    let last = name.rsplit('.').next().unwrap_or(name);
+    last.contains("norm") || last.starts_with("ln_") || last.contains("conv1d") || last.contains("router")
 }
 
 fn parameters(plan: &Plan) -> Vec<Named> {

@@ -161,6 +161,7 @@ pub(super) const TAKEN: &[(&str, &str)] = &[
     ("moe_grouped_gemm", "products of a rank's experts as one batch"),
     ("moe_permute_fusion", "tokens put in order as the framework's figures say"),
     ("moe_router_fusion", "a router as the framework's figures say"),
+    ("moe_shared_expert_gate", "a shared expert that nothing weighs"),
     ("moe_shared_expert_overlap", "a shared expert that waits for the others"),
     ("moe_expert_capacity_factor", "as many tokens for each expert"),
     ("moe_pad_expert_input_to_capacity", "as many tokens for each expert"),
