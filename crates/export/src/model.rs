@@ -73,9 +73,6 @@ pub struct Model {
     pub element: Option<planner_ir::DType>,
 }
 
-/// What tables of positions are called.
-const PLACES: [&str; 3] = ["wpe", "embed_positions", "position_embeddings"];
-
 /// The lengths of vectors of latent attention.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Latent {
@@ -194,9 +191,7 @@ impl Model {
             let (Some((node, _)), [rows, columns]) = (looked_up, &graph.type_of(it.value).shape[..]) else {
                 continue;
             };
-            if PLACES.iter().any(|it| name.contains(it)) {
-                self.positions = Some(*rows);
-            } else if self.vocabulary.is_none_or(|known| known < *rows) {
+            if self.vocabulary.is_none_or(|known| known < *rows) {
                 let numbers = &graph.type_of(graph.node(*node).operands[1]).shape;
                 self.sequence = numbers.get(1).copied().or(self.sequence);
                 (self.vocabulary, self.hidden, self.embedding) =

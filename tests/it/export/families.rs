@@ -14,7 +14,8 @@ fn told(model: &str, more: &[&str]) -> (String, Vec<String>) {
     let folder = Folder::new(&format!("families-{model}"));
     let config = root().join(format!("tests/cases/models/{model}/config.json"));
     let (plan, to) = (folder.path("plan.json"), folder.path("out"));
-    let fixed = ["plan", config.to_str().unwrap(), "-o", &plan, "--machine", "h100-80g-4x", "--in-time", "never"];
+    let fixed =
+        ["plan", config.to_str().unwrap(), "-o", &plan, "--machine", "h100-80g-4x", "--in-time", "never"];
     let sizes = ["--dim", "batch=4", "--dim", "sequence=16", "--mode", "train", "--loss", "loss"];
     let how = ["--precision", "bf16", "--for", "megatron"];
     works(&[&fixed[..], &sizes, &how, more].concat());
@@ -29,11 +30,10 @@ fn told(model: &str, more: &[&str]) -> (String, Vec<String>) {
 fn what_megatron_insists_on_is_told() {
     let mesh = ["--mesh", "4"];
     for (model, arguments) in [
-        ("llama", &["--max-position-embeddings 16\n", "--disable-bias-linear\n"][..]),
+        ("mistral", &["--max-position-embeddings 16\n", "--disable-bias-linear\n"][..]),
         ("qwen2", &["--disable-bias-linear\n", "--add-qkv-bias\n"]),
         ("glm", &["--rotary-percent 0.5\n", "--rotary-interleaved\n", "--add-qkv-bias\n"]),
-        ("smollm3", &["--no-rope-freq '[0,0,0,1]'\n"]),
-        ("gpt2", &["--max-position-embeddings 32\n"]),
+        ("smollm3", &["--no-rope-freq '[0,0,1,0]'\n"]),
         ("mixtral", &["--moe-grouped-gemm\n"]),
         ("qwen2_moe", &["--moe-shared-expert-gate\n"]),
     ] {
@@ -66,7 +66,8 @@ fn queues_are_as_megatron_wants_them() {
         let folder = Folder::new("families-queues");
         let config = root().join("tests/cases/models/llama/config.json");
         let (plan, to) = (folder.path("plan.json"), folder.path("out"));
-        let fixed = ["plan", config.to_str().unwrap(), "-o", &plan, "--machine", "h100-80g-4x", "--mode", "train"];
+        let fixed =
+            ["plan", config.to_str().unwrap(), "-o", &plan, "--machine", "h100-80g-4x", "--mode", "train"];
         let asked = ["--loss", "loss", "--precision", "bf16", "--dim", "sequence=16", "--stages", "auto"];
         works(&[&fixed[..], &asked, &["--global-batch", "8", "--for", "megatron"], how].concat());
         works(&["export", &plan, "--to", "megatron", "-o", &to]);
@@ -82,6 +83,8 @@ fn queues_are_as_megatron_wants_them() {
 fn what_megatron_has_no_argument_for_is_lost() {
     for (model, expected) in [
         ("gemma2", &["gated by another function", "scores of attention are bounded", "norms are behind"][..]),
+        // A layer's scores are divided by its number.
+        ("gpt2", &["scores of attention have another factor"]),
         ("granite", &["multiplied by numbers", "scores of attention have another factor"]),
         ("gpt_neox", &["units are beside attention"]),
         ("olmo2", &["norms are behind", "over all heads together"]),
@@ -89,7 +92,9 @@ fn what_megatron_has_no_argument_for_is_lost() {
         ("mamba2", &["states that go from token to token"]),
         ("qwen3_next", &["states that go from token to token"]),
     ] {
-        let (_, lost) = told(model, &["--mesh", "4"]);
+        let (script, lost) = told(model, &["--mesh", "4"]);
+        // A table has rows for more positions than there are.
+        assert_eq!(script.contains("--max-position-embeddings 32\n"), model == "gpt2", "{script}");
         for words in expected {
             assert!(lost.iter().any(|it| it.contains(words)), "{model}: no `{words}` in {lost:?}");
         }

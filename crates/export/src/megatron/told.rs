@@ -158,7 +158,7 @@ fn sizes(strategy: &Strategy, model: &Model) -> (Vec<One>, Vec<(&'static str, &'
 }
 
 /// A number with an exponent as YAML has it, which without a point is a word.
-fn number_of(text: &str) -> String {
+pub(super) fn number_of(text: &str) -> String {
     match text.split_once('e') {
         Some((number, exponent)) if !number.contains('.') => format!("{number}.0e{exponent}"),
         _ => text.to_owned(),

@@ -15,6 +15,8 @@ type Named = (String, u64);
 pub(super) fn look_at(model: &mut Model, stages: &[&Plan]) {
     let all: Vec<Named> = stages.iter().flat_map(|plan| parameters(plan)).collect();
     let ends = |end: &str| all.iter().find(|it| it.0.ends_with(end)).map(|it| it.1);
+    let table = all.iter().find(|it| PLACES.iter().any(|place| it.0.contains(place)));
+    model.positions = table.zip(model.hidden).map(|(it, hidden)| it.1 / hidden.max(1));
     let biases: Vec<&str> = all.iter().filter_map(|it| it.0.strip_suffix(".bias")).collect();
     let of_queries = |it: &str| QUERIES.iter().any(|name| it.ends_with(name));
     model.biases_of_queries = biases.iter().any(|it| of_queries(it));
@@ -45,6 +47,9 @@ pub(super) fn look_at(model: &mut Model, stages: &[&Plan]) {
 /// What products are called that make queries, keys and values.
 const QUERIES: [&str; 8] =
     ["q_proj", "k_proj", "v_proj", "qkv_proj", "query_key_value", "c_attn", "Wqkv", "attention.qkv"];
+
+/// What tables of positions are called.
+const PLACES: [&str; 3] = ["wpe", "embed_positions", "position_embeddings"];
 
 /// Ends of names that tell what is not as decoders usually are.
 const UNLIKE: &[(&str, &str)] = &[

@@ -57,9 +57,8 @@ fn unlike(model: &Model, graph: &Graph, node: &Node) -> Option<&'static str> {
 /// Whether the first units of a model do not wait for its first attention.
 fn beside(graph: &Graph) -> bool {
     let forward = |id: &NodeId| graph.node(*id).phase == Phase::Forward;
-    let first = |is: &dyn Fn(&Op) -> bool| {
-        graph.node_ids().filter(forward).find(|&it| is(&graph.node(it).op))
-    };
+    let first =
+        |is: &dyn Fn(&Op) -> bool| graph.node_ids().filter(forward).find(|&it| is(&graph.node(it).op));
     let attention = first(&|op| matches!(op, Op::Attention(_)));
     let units = first(&|op| {
         matches!(

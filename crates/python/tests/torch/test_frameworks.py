@@ -61,7 +61,7 @@ def sections(text: str) -> dict[str, dict[str, object]]:
         try:
             parsed = json.loads(value)
         except json.JSONDecodeError:
-            parsed = value
+            parsed = value.strip("[]").split(", ") if value.startswith("[") else value
         (inside if line.startswith(" ") else found.setdefault("", {}))[key] = parsed
     return found
 
@@ -135,7 +135,7 @@ class Frameworks(unittest.TestCase):
         lines = Path(own.pipeline_parallel_schedule_csv).read_text().splitlines()
         self.assertEqual(len(lines), own.pipeline_parallel_degree)
         actions = [_Action.from_str(word) for line in lines for word in line.split(",")]
-        forward = sorted((it.stage_index, it.microbatch_index) for it in actions if str(it.computation_type) == "F")
+        forward = sorted((it.stage_index, it.microbatch_index) for it in actions if it.computation_type.name == "FORWARD")
         self.assertEqual(forward, [(stage, batch) for stage in range(len(parts)) for batch in range(micro_batches)])
 
 
