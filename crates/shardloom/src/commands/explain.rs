@@ -158,12 +158,14 @@ fn alternatives<'a>(
     let steps = rewrite::Steps::Auto;
     let target = Target { capacity: plan.capacity, steps, ..Target::of(machine, &plan.mesh) };
     let mut alternatives = Vec::new();
+    let count: usize = stories.iter().map(|it| it.operations.len()).sum();
+    let mut numbers = 1..;
     for story in stories {
-        for operation in &story.operations {
+        for (operation, number) in story.operations.iter().zip(&mut numbers) {
             let Assignment::Computed { partition, .. } = &plan.assignments[operation.node.0] else {
                 continue;
             };
-            context.progress.say(format!("pricing: `{}` otherwise", operation.origin));
+            context.progress.say(format!("pricing {number} of {count}, `{}`, otherwise", operation.origin));
             let node = plan.graph.node(operation.node);
             let operands = plan.graph.types_of(&node.operands);
             let forbidden = Forbidden { node: operation.local, op: &node.op, operands: &operands, partition };

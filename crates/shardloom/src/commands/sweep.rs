@@ -26,8 +26,9 @@ pub(super) fn sweep(arguments: &SweepArguments, context: &mut Context<'_, '_>) -
         file.spares(output)?;
     }
     let mut points = Vec::new();
-    for at in values {
-        context.progress.say(format!("{over}: {}", shown(what, at)));
+    let count = values.len();
+    for (place, at) in (1..).zip(values) {
+        context.progress.say(format!("{over}: {}, {place} of {count}", shown(what, at)));
         let devices = if what == What::Devices { Some(at) } else { plan.devices };
         let machine = plan.cluster(devices)?;
         let memory = match what {
