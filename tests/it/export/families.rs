@@ -35,7 +35,7 @@ fn what_megatron_insists_on_is_told() {
         ("glm", &["--rotary-percent 0.5\n", "--rotary-interleaved\n", "--add-qkv-bias\n"]),
         ("smollm3", &["--no-rope-freq '[0,0,1,0]'\n"]),
         ("mixtral", &["--moe-grouped-gemm\n"]),
-        ("qwen2_moe", &["--moe-shared-expert-gate\n"]),
+        ("qwen2_moe", &["--moe-shared-expert-gate\n", "--add-qkv-bias\n"]),
     ] {
         let (script, lost) = told(model, &mesh);
         for argument in [&["--attention-dropout 0 --hidden-dropout 0\n"], arguments].concat() {
