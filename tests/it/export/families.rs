@@ -54,30 +54,6 @@ fn experts_are_computed_again_as_megatron_does() {
     assert!(script.contains("--moe-grouped-gemm\n"), "{script}");
 }
 
-/// How many queues kernels wait in: one where parts of products are exchanged, several where FSDP fetches ahead.
-#[test]
-fn queues_are_as_megatron_wants_them() {
-    let queues = "export CUDA_DEVICE_MAX_CONNECTIONS=";
-    for (how, expected) in [
-        (&["--pin", "tp=4", "--pin", "pp=1"][..], Some("1\n")),
-        (&["--pin", "dp=4", "--pin", "pp=1", "--pin", "zero=3"], Some("8\n")),
-        (&["--pin", "dp=4", "--pin", "pp=1", "--pin", "zero=1"], None),
-    ] {
-        let folder = Folder::new("families-queues");
-        let config = root().join("tests/cases/models/llama/config.json");
-        let (plan, to) = (folder.path("plan.json"), folder.path("out"));
-        let fixed =
-            ["plan", config.to_str().unwrap(), "-o", &plan, "--machine", "h100-80g-4x", "--mode", "train"];
-        let asked = ["--loss", "loss", "--precision", "bf16", "--dim", "sequence=16", "--stages", "auto"];
-        works(&[&fixed[..], &asked, &["--global-batch", "8", "--for", "megatron"], how].concat());
-        works(&["export", &plan, "--to", "megatron", "-o", &to]);
-        let script = fs::read_to_string(format!("{to}/megatron.sh")).unwrap();
-        let found = script.split_once(queues).map(|it| it.1);
-        assert_eq!(found.is_some(), expected.is_some(), "{how:?}: {script}");
-        assert!(found.is_none_or(|it| it.starts_with(expected.unwrap())), "{how:?}: {script}");
-    }
-}
-
 /// What no argument says of a model is lost, and said.
 #[test]
 fn what_megatron_has_no_argument_for_is_lost() {
