@@ -4,6 +4,7 @@
 //! `megatron/core/transformer/pipeline_parallel_layer_layout.py`, version core 0.16.
 
 mod kinds; // of which its parts are
+mod one; // thing that is told
 mod told; // what Megatron-LM and Megatron-Bridge are told
 
 use schedule::Kind;
@@ -12,7 +13,8 @@ use crate::file::File;
 use crate::model::Model;
 use crate::range::Range;
 use crate::strategy::Strategy;
-pub(crate) use told::{Key, told};
+pub(crate) use one::Key;
+pub(crate) use told::told;
 
 /// What Megatron-LM runs of a strategy, and Megatron-Bridge, which runs it.
 pub(crate) fn limited(

@@ -19,7 +19,7 @@ const PLACES: [&str; 6] = [
 ];
 
 /// Files and folders whose matches may have wildcards, and what the operations are that these take.
-const RECOGNISED: [(&str, &str); 25] = [
+const RECOGNISED: [(&str, &str); 26] = [
     ("crates/autoparallel/src/cluster/guess.rs", "neither products nor experts, of which rough prices are"),
     ("crates/autoparallel/src/cluster/least.rs", "not those whose time bounds a step"),
     ("crates/autoparallel/src/otherwise.rs", "split as their result lies, but for products and attention"),
@@ -30,6 +30,7 @@ const RECOGNISED: [(&str, &str); 25] = [
     ("crates/device/src/task.rs", "printed by their names"),
     ("crates/driver/src/training/ranges.rs", "not look-ups, which limit numbers of an input"),
     ("crates/export/src/model.rs", "not those that a model is told by"),
+    ("crates/export/src/model/unlike.rs", "as decoders usually have, or not to be told"),
     ("crates/export/src/specs.rs", "not movements through which a sharding is followed"),
     ("crates/files/src/impossible.rs", "possible with any numbers"),
     ("crates/files/src/inputs.rs", "not look-ups, which limit numbers of an input"),

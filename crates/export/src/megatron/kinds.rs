@@ -5,7 +5,7 @@
 
 use planner_ir::DType;
 
-use super::told::{One, number_of, of_model, perhaps, said, switch};
+use super::one::{One, number_of, of_model, perhaps, said, switch};
 use crate::model::{Model, small};
 use crate::strategy::Strategy;
 

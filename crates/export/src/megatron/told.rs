@@ -8,6 +8,7 @@ use plan::Scaling;
 use planner_ir::{DType, Optimizer};
 
 use super::kinds::{grouped, kinds, one_window};
+use super::one::{Key, One, number_of, of_model, perhaps, said, switch};
 use crate::model::Model;
 use crate::strategy::{Again, Strategy, number};
 
@@ -26,17 +27,6 @@ pub(crate) struct Told {
     /// Whether the function that gates is yours to add to Megatron-Bridge, whose keys are no functions.
     pub(crate) bounded: bool,
 }
-
-/// One thing that is told.
-pub(crate) struct One {
-    /// To Megatron-LM; nothing where it is so if nothing is said.
-    pub(crate) argument: Option<String>,
-    /// To Megatron-Bridge, over what a recipe has.
-    pub(crate) keys: Vec<Key>,
-}
-
-/// A section of Megatron-Bridge, a key and its value.
-pub(crate) type Key = (&'static str, &'static str, String);
 
 impl Told {
     /// Says what of the model is not told: which sizes were not found, by one of their names, and gates.
@@ -76,26 +66,6 @@ pub(crate) fn told(strategy: &Strategy, model: &Model) -> Told {
         unlike: model.unlike.clone(),
         bounded: model.bounded.is_some(),
     }
-}
-
-/// What an argument says, and keys.
-pub(super) fn said(argument: impl Into<String>, keys: Vec<Key>) -> One {
-    One { argument: Some(argument.into()), keys }
-}
-
-/// What keys say, and an argument where it is needed.
-pub(super) fn perhaps(argument: Option<String>, keys: Vec<Key>) -> One {
-    One { argument, keys }
-}
-
-/// A key of the model.
-pub(super) fn of_model(key: &'static str, value: impl ToString) -> Key {
-    ("model", key, value.to_string())
-}
-
-/// A switch: an argument where it is on, and a key either way.
-pub(super) fn switch(is: bool, argument: &str, section: &'static str, key: &'static str) -> One {
-    perhaps(is.then(|| argument.to_owned()), vec![(section, key, is.to_string())])
 }
 
 /// A value, or what stands for none.
@@ -155,14 +125,6 @@ fn sizes(strategy: &Strategy, model: &Model) -> (Vec<One>, Vec<(&'static str, &'
         all.push(perhaps(None, vec![("dataset", "sequence_length", tokens.to_string())]));
     }
     (all, missing)
-}
-
-/// A number with an exponent as YAML has it, which without a point is a word.
-pub(super) fn number_of(text: &str) -> String {
-    match text.split_once('e') {
-        Some((number, exponent)) if !number.contains('.') => format!("{number}.0e{exponent}"),
-        _ => text.to_owned(),
-    }
 }
 
 fn degrees(strategy: &Strategy) -> Vec<One> {
@@ -380,12 +342,7 @@ fn layout(stages: &[[u64; 2]]) -> String {
 
 #[cfg(test)]
 mod tests {
-    use super::{layout, number_of};
-
-    #[test]
-    fn numbers_keep_their_digits_and_have_a_point() {
-        assert_eq!(["1e-8", "1.25e-8", "-2e3"].map(number_of), ["1.0e-8", "1.25e-8", "-2.0e3"]);
-    }
+    use super::layout;
 
     #[test]
     fn layouts_have_embeddings_first_and_the_loss_last() {

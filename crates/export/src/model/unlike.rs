@@ -38,7 +38,7 @@ fn unlike(model: &Model, graph: &Graph, node: &Node) -> Option<&'static str> {
     match &node.op {
         op if matches!(op.class(), OpClass::Recurrence(_)) => Some(STATES),
         Op::Attention(it) if it.softcap.0 != 0.0 => Some("scores of attention are bounded"),
-        Op::Attention(it) if model.latent.is_none() && it.scale.0 != 1.0 => {
+        Op::Attention(it) if model.latent.is_none() && (it.scale.0 - 1.0).abs() > NEAR => {
             let [.., size] = model.heads?;
             let usual = small(size).sqrt().recip();
             ((it.scale.0 / usual - 1.0).abs() > NEAR).then_some("scores of attention have another factor")
