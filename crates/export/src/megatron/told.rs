@@ -8,7 +8,7 @@ use plan::Scaling;
 use planner_ir::{DType, Optimizer};
 
 use super::kinds::{grouped, kinds, one_window};
-use super::one::{Key, One, number_of, of_model, perhaps, said, switch};
+use super::one::{One, number_of, of_model, perhaps, said, switch};
 use crate::model::Model;
 use crate::strategy::{Again, Strategy, number};
 
