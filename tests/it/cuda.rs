@@ -10,6 +10,7 @@ mod steps; // what training steps are
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
+use std::sync::LazyLock;
 use std::time::Instant;
 
 use device::{Architecture, Nvrtc, Task, besides, tasks};
@@ -146,10 +147,10 @@ fn left_out(program: &Program, tasks: &[Task]) -> Option<String> {
 /// Programs, or why there are none.
 pub(crate) type Programs = Result<Vec<Program>, String>;
 
-/// Every plan of the corpus, lowered: the models as they are on one device and two, training steps,
-/// and the plans that run on the GPU of tests, which has pinned ones, larger meshes, what goes round
+/// Every plan of the corpus, lowered once for all tests: the models as they are on one device and two, training
+/// steps, and the plans that run on the GPU of tests, which has pinned ones, larger meshes, what goes round
 /// rings and squares, pipelines, and steps of prompts and of single tokens.
-pub(crate) fn all_programs() -> impl Iterator<Item = (String, Programs)> {
+pub(crate) static ALL_PROGRAMS: LazyLock<Vec<(String, Programs)>> = LazyLock::new(|| {
     let models = ["1", "2"].into_iter().map(corpus::programs);
     let steps = [("2", Precision::F32), ("1", Precision::Bf16), ("2", Precision::Bf16Stochastic)];
     let steps = steps.into_iter().map(|(mesh, precision)| training::programs(mesh, precision));
@@ -159,15 +160,15 @@ pub(crate) fn all_programs() -> impl Iterator<Item = (String, Programs)> {
         training::in_time::programs,
         generation::gpu::programs_of_all,
     ];
-    models.chain(steps).chain(run.into_iter().map(|it| it())).flatten()
-}
+    models.chain(steps).chain(run.into_iter().map(|it| it())).flatten().collect()
+});
 
 /// What every plan of the corpus needs.
 fn needed() -> Needed {
     let mut needed = Needed::default();
-    for (title, programs) in all_programs() {
+    for (title, programs) in ALL_PROGRAMS.iter() {
         match programs {
-            Ok(programs) => programs.iter().for_each(|it| needed.add_program(&title, it)),
+            Ok(programs) => programs.iter().for_each(|it| needed.add_program(title, it)),
             Err(error) => needed.faults.push(format!("{title}: {error}")),
         }
     }

@@ -1,6 +1,7 @@
 //! What `bench gpu` compares with processors, of every family of kernels, compared without a GPU.
 
 use std::collections::BTreeSet;
+use std::sync::LazyLock;
 
 use bench::Case;
 use kernels::cuda::{FAMILIES, Piece, Work, kernels};
@@ -24,26 +25,26 @@ fn work(case: &Case) -> Work {
     }
 }
 
-/// All of them, one after another.
-pub(super) fn trials() -> impl Iterator<Item = Trial> {
-    bench::cases().flat_map(|it| it.unwrap()).map(|case| Trial {
+/// All of them.
+pub(super) static TRIALS: LazyLock<Vec<Trial>> = LazyLock::new(|| {
+    let trial = |case: Case| Trial {
         title: case.name.clone(),
         work: work(&case),
         operands: case.operands.iter().map(|it| Value::given(it.bytes())).collect(),
         results: case.expected.iter().map(|it| Value::made(it.bytes().len())).collect(),
         expected: case.expected,
         most: case.most,
-    })
-}
+    };
+    bench::cases().flat_map(|it| it.unwrap()).map(trial).collect()
+});
 
 #[test]
 fn what_a_gpu_is_to_compute_its_ptx_computes() {
     let Some(nvrtc) = compiler() else { return };
-    let all: Vec<Trial> = trials().collect();
-    let launches = all.iter().flat_map(|it| &it.work.launches);
+    let launches = TRIALS.iter().flat_map(|it| &it.work.launches);
     let families: BTreeSet<&str> = launches.map(|it| it.kernel.family()).collect();
     assert!(FAMILIES.iter().all(|it| families.contains(it)), "{families:?} are not all families");
-    expect_none(&faults(&nvrtc, &all));
+    expect_none(&faults(&nvrtc, &TRIALS));
 }
 
 /// The widest access (bytes).
@@ -77,7 +78,7 @@ fn made(text: &str, instruction: &str) -> BTreeSet<u64> {
 #[test]
 fn accesses_are_whole_and_loops_divide_no_wide_numbers() {
     let Some(nvrtc) = compiler() else { return };
-    let kernels: Kernels = trials().flat_map(|it| it.kernels()).collect();
+    let kernels: Kernels = TRIALS.iter().flat_map(Trial::kernels).collect();
     let texts = compiled(&nvrtc, ARCHITECTURES[0], &kernels);
     let (mut faults, mut widths) = (vec![], BTreeSet::new());
     for (name, kernel) in &kernels {

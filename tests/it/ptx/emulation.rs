@@ -1,6 +1,7 @@
 //! Kernels compiled to PTX, and works of them run by the interpreter.
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
 
 use device::{Architecture, Nvrtc};
 use kernels::cuda::{Kernel, Launch, Uncovered, Work, device_program};
@@ -60,13 +61,13 @@ fn apart(ptx: &str) -> BTreeMap<String, String> {
     all
 }
 
-/// A kernel that can be run.
-pub(super) type Modules = BTreeMap<String, Module>;
+/// Kernels that can be run.
+pub(super) type Modules = BTreeMap<String, Arc<Module>>;
 
 /// Programs of one kernel each, read.
 pub(super) fn parsed(texts: &BTreeMap<String, String>) -> Modules {
     let read = |(name, text): (&String, &String)| match Module::parse(text) {
-        Ok(module) => Ok((name.clone(), module)),
+        Ok(module) => Ok((name.clone(), Arc::new(module))),
         Err(error) => Err(format!("{name}: {error}")),
     };
     let (mut modules, mut faults) = (Modules::new(), Vec::new());

@@ -4,11 +4,10 @@ use std::collections::BTreeMap;
 use std::fmt::Write as _;
 use std::fs;
 use std::path::PathBuf;
-use std::rc::Rc;
 
 use kernels::cuda::FAMILIES;
 
-use super::cases::trials;
+use super::cases::TRIALS;
 use super::emulation::{ARCHITECTURES, compiled, compiler, parsed};
 use super::trial::Trial;
 use crate::corpus::expect_none;
@@ -21,22 +20,14 @@ fn folder() -> PathBuf {
 const HOW: &str = "with NVRTC, which `.ci/run` gets, BLESS=1 cargo test -p tests ptx:: writes it";
 
 /// For each family the trial with the shortest sources, each once, by the first family that it is for.
-fn packed() -> BTreeMap<&'static str, Rc<Trial>> {
-    let mut best: BTreeMap<&'static str, (usize, Rc<Trial>)> = BTreeMap::new();
-    for trial in trials() {
-        let (launches, trial) = (trial.work.launches.clone(), Rc::new(trial));
-        let size = launches.iter().map(|it| it.kernel.source.len()).sum();
-        let has = |family: &&str| launches.iter().any(|it| it.kernel.family() == *family);
-        for family in FAMILIES.into_iter().filter(has) {
-            if best.get(family).is_none_or(|it| size < it.0) {
-                best.insert(family, (size, Rc::clone(&trial)));
-            }
-        }
-    }
-    assert_eq!(best.len(), FAMILIES.len());
-    let mut packed: BTreeMap<&'static str, Rc<Trial>> = BTreeMap::new();
-    for (family, (_, trial)) in best {
-        if !packed.values().any(|it| Rc::ptr_eq(it, &trial)) {
+fn packed() -> BTreeMap<&'static str, &'static Trial> {
+    let has = |trial: &Trial, family: &str| trial.work.launches.iter().any(|it| it.kernel.family() == family);
+    let size = |trial: &&Trial| trial.work.launches.iter().map(|it| it.kernel.source.len()).sum::<usize>();
+    let mut packed: BTreeMap<&'static str, &'static Trial> = BTreeMap::new();
+    for family in FAMILIES {
+        let trial = TRIALS.iter().filter(|it| has(it, family)).min_by_key(size);
+        let trial = trial.unwrap_or_else(|| panic!("no case launches {family}"));
+        if !packed.values().any(|it| std::ptr::eq(*it, trial)) {
             packed.insert(family, trial);
         }
     }

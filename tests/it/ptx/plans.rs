@@ -14,7 +14,7 @@ use super::emulation::{Value, by_kernels, compiler, named};
 use super::random;
 use super::trial::{Trial, faults};
 use crate::corpus::expect_none;
-use crate::cuda::all_programs;
+use crate::cuda::ALL_PROGRAMS;
 
 /// How far results may be from those of processors, as a part of the largest number, by the narrowest type that
 /// a task computes in: numbers of 32 bits are summed in another order, and what is rounded to 16 bits may be
@@ -165,10 +165,10 @@ fn launched(program: &Program, task: &Task, work: &Work) -> String {
 
 /// A trial for each different launch of all programs; what is wrong besides.
 fn trials(faults: &mut Vec<String>) -> Vec<Trial> {
-    let mut programs: Vec<(String, Program)> = Vec::new();
-    for (title, made) in all_programs() {
+    let mut programs: Vec<(&str, &Program)> = Vec::new();
+    for (title, made) in ALL_PROGRAMS.iter() {
         match made {
-            Ok(all) => programs.extend(all.into_iter().map(|it| (title.clone(), it))),
+            Ok(all) => programs.extend(all.iter().map(|it| (title.as_str(), it))),
             Err(error) => faults.push(format!("{title}: {error}")),
         }
     }

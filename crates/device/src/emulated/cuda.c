@@ -426,14 +426,10 @@ static const char *AFTER =
     "    ((t_called)t_which)(A8(0), A8(8), A8(16), A8(24), A8(32), A8(40), A8(48), A8(56), A8(64), A8(72), A8(80), A8(88)); }\n"
     "int emulated_run(const char *what, void *entry, t_u64 blocks, t_u64 threads, t_u64 shared, t_u64 *given, int count, t_u64 seed) {\n"
     "    static t_u64 all[128];\n"
-    "    if (!t_arena) {\n"
-    "        t_arena = mmap(0, T_SHARED, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);\n"
-    "        t_stacks = mmap(0, (size_t)T_THREADS * T_STACK, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);\n"
-    "    }\n"
     "    memcpy(all, given, sizeof(t_u64) * (size_t)count);\n"
-    "    t_what = what; t_which = entry; t_entry = t_go; t_arguments = (void **)all; t_count = (int)threads; t_state = seed;\n"
+    "    t_which = entry; t_state = seed;\n"
     "    if (__builtin_setjmp(t_back)) return 1;\n"
-    "    for (t_u64 block = 0; block < blocks; block++) { t_block_number = (t_i64)block; t_run_block(shared); }\n"
+    "    t_run(what, t_go, (void **)all, blocks, threads, shared);\n"
     "    return 0;\n}\n";
 
 static u64 hashed(const char *text, u64 hash) {

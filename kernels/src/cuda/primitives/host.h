@@ -34,7 +34,7 @@ typedef uint64_t t_u64;
 typedef struct { t_u32 x, y; } T_ALIGNED(8) t_v8;
 typedef struct { t_u32 x, y, z, w; } T_ALIGNED(16) t_v16;
 
-enum { T_THREADS = 1024, T_LANES = 32, T_STACK = 1 << 17, T_SHARED = 232448, T_PAGE = 4096 };
+enum { T_THREADS = 1024, T_LANES = 32, T_STACK = (1 << 17) + 320, T_SHARED = 232448, T_PAGE = 4096 };
 enum { T_READY, T_AT_BARRIER, T_AT_WARP_BARRIER, T_DONE };
 
 static struct {

@@ -42,9 +42,18 @@ static void t_check_margins(const t_buffer *buffer) {
 /* How eager the warps of a block are. */
 static t_u64 t_eager[T_THREADS / T_LANES];
 
+/* Shared memory of a launch ends where memory ends that may be touched, but for what fills a page. */
+static t_u64 t_held;
+static void t_share(t_u64 shared) {
+    t_u64 pages = (shared + T_PAGE - 1) / T_PAGE * T_PAGE;
+    if (pages > t_held) mprotect(t_arena + t_held, pages - t_held, PROT_READ | PROT_WRITE);
+    if (pages < t_held) mprotect(t_arena + pages, t_held - pages, PROT_NONE);
+    t_held = pages;
+}
+
 static void t_run_block(t_u64 shared) {
     memset(t_arena, 0xff, shared);
-    memset(t_arena + shared, 0x5a, T_SHARED - shared);
+    memset(t_arena + shared, 0x5a, t_held - shared);
     t_ready_count = t_waiting = 0;
     memset(t_warp_waiting, 0, sizeof t_warp_waiting);
     for (int thread = 0; thread < t_count; thread++) {
@@ -68,8 +77,26 @@ static void t_run_block(t_u64 shared) {
     for (int thread = 0; thread < t_count; thread++) {
         if (t_fibers[thread].state != T_DONE) t_fail("threads wait for threads that have ended");
     }
-    for (t_u64 at = shared; at < T_SHARED; at++) {
+    for (t_u64 at = shared; at < t_held; at++) {
         if (t_arena[at] != 0x5a) t_fail("more shared memory is used than the launch asks for");
+    }
+}
+
+/* Runs a kernel, called so, one block after another. */
+static void t_run(const char *what, void (*entry)(void **), void **arguments, t_u64 blocks, t_u64 threads, t_u64 shared) {
+    if (!t_arena) {
+        t_arena = mmap(0, T_SHARED, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+        t_stacks = mmap(0, (size_t)T_THREADS * T_STACK, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+        if (t_arena == MAP_FAILED || t_stacks == MAP_FAILED) t_fail("no memory for threads");
+    }
+    t_what = what;
+    t_entry = entry;
+    t_arguments = arguments;
+    t_count = (int)threads;
+    t_share(shared);
+    for (t_u64 block = 0; block < blocks; block++) {
+        t_block_number = (t_i64)block;
+        t_run_block(shared);
     }
 }
 
@@ -86,21 +113,11 @@ static void t_launch(const t_named *entries, t_u64 count, t_buffer *buffers) {
         if (kind & 1) pointers[at] = buffers[numbers[at]].bytes + kind / 2;
         arguments[at] = kind & 1 ? (void *)&pointers[at] : (void *)&numbers[at];
     }
-    t_what = entries[entry].name;
-    t_entry = entries[entry].run;
-    t_arguments = arguments;
-    t_count = (int)threads;
-    for (t_u64 block = 0; block < blocks; block++) {
-        t_block_number = (t_i64)block;
-        t_run_block(shared);
-    }
+    t_run(entries[entry].name, entries[entry].run, arguments, blocks, threads, shared);
 }
 
 static int t_serve(const t_named *entries, t_u64 count) {
     int next;
-    t_arena = mmap(0, T_SHARED, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
-    t_stacks = mmap(0, (size_t)T_THREADS * T_STACK, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
-    if (t_arena == MAP_FAILED || t_stacks == MAP_FAILED) t_fail("no memory for threads");
     while ((next = getchar()) != EOF) {
         ungetc(next, stdin);
         t_state = t_number();

@@ -10,7 +10,7 @@ use std::sync::atomic::{AtomicU32, Ordering};
 use planner_ir::{DType, Op, Type};
 
 use crate::array::{Array, Span, Tensor, TensorMut};
-use crate::cuda::{Argument, Chain, Input, Piece, Uncovered, Work, chained, host_program, kernels};
+use crate::cuda::{Argument, Chain, Input, Kernel, Piece, Uncovered, Work, chained, host_program, kernels};
 
 /// How many orders of threads each work is run in.
 const ORDERS: u64 = 2;
@@ -126,72 +126,83 @@ impl Trial {
     }
 }
 
-/// A folder of this process, for programs.
-fn folder() -> PathBuf {
-    static NUMBER: AtomicU32 = AtomicU32::new(0);
-    let number = NUMBER.fetch_add(1, Ordering::Relaxed);
-    let folder = std::env::temp_dir().join(format!("shardloom-kernels-{}-{number}", std::process::id()));
-    fs::create_dir_all(&folder).unwrap();
-    folder
+/// Kernels as a program of this host, in a folder of its own.
+struct Program {
+    folder: PathBuf,
+    /// By name, which kernel of the program it is.
+    numbers: BTreeMap<String, u64>,
 }
 
-/// The program of these works, compiled, and the numbers of its kernels.
-fn compiled(folder: &Path, works: &[Work]) -> (PathBuf, BTreeMap<String, u64>) {
-    let kernels = works.iter().flat_map(|work| &work.launches).map(|launch| &launch.kernel);
-    let (source, names) = host_program(kernels);
-    let (file, program) = (folder.join("kernels.c"), folder.join("kernels"));
-    fs::write(&file, source).unwrap();
-    let done = Command::new("cc")
-        .args(["-O1", "-std=gnu11", "-fwrapv", "-fno-strict-aliasing", "-w", "-o"])
-        .arg(&program)
-        .arg(&file)
-        .arg("-lm")
-        .output()
-        .expect("a C compiler is there: the build of this project needs one");
-    assert!(done.status.success(), "{}: {}", file.display(), String::from_utf8_lossy(&done.stderr));
-    (program, (0..).zip(names).map(|(number, name)| (name, number)).collect())
+impl Program {
+    /// The kernels of these works, compiled.
+    fn of(works: &[Work]) -> Self {
+        static NUMBER: AtomicU32 = AtomicU32::new(0);
+        let number = NUMBER.fetch_add(1, Ordering::Relaxed);
+        let folder = std::env::temp_dir().join(format!("shardloom-kernels-{}-{number}", std::process::id()));
+        fs::create_dir_all(&folder).unwrap();
+        let kernels = works.iter().flat_map(|work| &work.launches).map(|launch| &launch.kernel);
+        let (source, names) = host_program(kernels);
+        let program =
+            Self { folder, numbers: (0..).zip(names).map(|(number, name)| (name, number)).collect() };
+        let file = program.folder.join("kernels.c");
+        fs::write(&file, source).unwrap();
+        let done = Command::new("cc")
+            .args(["-O1", "-std=gnu11", "-fwrapv", "-fno-strict-aliasing", "-w", "-o"])
+            .arg(program.path())
+            .arg(&file)
+            .arg("-lm")
+            .output()
+            .expect("a C compiler is there: the build of this project needs one");
+        assert!(done.status.success(), "{}: {}", file.display(), String::from_utf8_lossy(&done.stderr));
+        program
+    }
+
+    fn path(&self) -> PathBuf {
+        self.folder.join("kernels")
+    }
+
+    /// Whether a work, with threads in the order of a seed, makes of a trial's operands what is expected.
+    fn check(&self, trial: &Trial, work: &Work, expected: &[Array], seed: u64) -> Result<(), String> {
+        let request = Request::of(trial, work, &self.numbers, seed);
+        compare(trial, expected, &run(&self.path(), &request.bytes)?)
+    }
+
+    fn remove(self) {
+        let _ = fs::remove_dir_all(&self.folder);
+    }
 }
 
 /// For each place in the kernels of a trial where threads meet: whether it is found where they do not meet
 /// there, in one of so many orders of threads. As it is, the trial is right in all of them.
 pub(super) fn missing_barriers(trial: &Trial, orders: u64) -> Vec<bool> {
     let work = trial.work();
-    assert!(passes(trial, &work, orders), "{}", trial.title());
-    let places = |text: &str| BARRIERS.iter().map(|it| text.matches(it).count()).sum::<usize>();
-    let mut found = Vec::new();
+    let mut works = vec![work.clone()];
     for (launch, it) in work.launches.iter().enumerate() {
-        for place in 0..places(&it.kernel.source) {
+        for source in without_each_barrier(&it.kernel.source) {
             let mut broken = work.clone();
-            broken.launches[launch].kernel.source = without_barrier(&it.kernel.source, place);
-            found.push(!passes(trial, &broken, orders));
+            let name = format!("{}_{}", it.kernel.name, works.len());
+            let source = source.replace(&it.kernel.name, &name);
+            broken.launches[launch].kernel = Kernel { name, source, ..it.kernel.clone() };
+            works.push(broken);
         }
     }
-    found
-}
-
-/// Whether a work makes what the trial expects in so many orders of threads.
-fn passes(trial: &Trial, work: &Work, orders: u64) -> bool {
-    let (expected, folder) = (trial.expected(), folder());
-    let (program, numbers) = compiled(&folder, std::slice::from_ref(work));
-    let is_right = |seed: u64| {
-        let request = Request::of(trial, work, &numbers, seed);
-        run(&program, &request.bytes).is_ok_and(|found| compare(trial, &expected, &found).is_ok())
-    };
-    let all = (0..orders).all(is_right);
-    let _ = fs::remove_dir_all(&folder);
-    all
+    let (program, expected) = (Program::of(&works), trial.expected());
+    let is_found = |work: &Work| (0..orders).any(|seed| program.check(trial, work, &expected, seed).is_err());
+    let found: Vec<bool> = works.iter().map(is_found).collect();
+    program.remove();
+    assert!(!found[0], "{}", trial.title());
+    found[1..].to_vec()
 }
 
 /// How threads of a block meet, and those of a warp.
 const BARRIERS: [&str; 2] = ["t_barrier();", "t_warp_barrier();"];
 
-/// A source without the barrier of this number.
-fn without_barrier(source: &str, number: usize) -> String {
+/// A source without a barrier, for each that it has.
+fn without_each_barrier(source: &str) -> impl Iterator<Item = String> {
     let all = BARRIERS.iter().flat_map(|it| source.match_indices(it));
     let mut places: Vec<(usize, &str)> = all.collect();
     places.sort_unstable();
-    let (at, text) = places[number];
-    format!("{};{}", &source[..at], &source[at + text.len()..])
+    places.into_iter().map(|(at, text)| format!("{};{}", &source[..at], &source[at + text.len()..]))
 }
 
 /// What the process is asked for: buffers, then launches.
@@ -307,22 +318,12 @@ pub(super) fn check(trials: &[Trial]) {
 
 /// The same for other works than those of the trials' operations, which make what is expected.
 pub(super) fn check_works(trials: &[Trial], works: &[Work], expected: &[Vec<Array>]) {
-    let folder = folder();
-    let (program, numbers) = compiled(&folder, works);
+    let program = Program::of(works);
     let mut failures = Vec::new();
     for ((trial, work), expected) in trials.iter().zip(works).zip(expected) {
         for seed in 0..ORDERS {
-            let request = Request::of(trial, work, &numbers, seed);
-            let found = match run(&program, &request.bytes) {
-                Ok(found) => found,
-                Err(error) => {
-                    failures.push(format!("{}: {error}", trial.title()));
-                    continue;
-                }
-            };
-            if let Err(error) = compare(trial, expected, &found) {
-                let sources: String = work.launches.iter().map(|it| it.kernel.source.as_str()).collect();
-                failures.push(format!("{}, order {seed}: {error}\n{sources}", trial.title()));
+            if let Err(error) = program.check(trial, work, expected, seed) {
+                failures.push(format!("{}, order {seed}: {error}", trial.title()));
             }
         }
     }
@@ -330,10 +331,10 @@ pub(super) fn check_works(trials: &[Trial], works: &[Work], expected: &[Vec<Arra
         failures.is_empty(),
         "{} failures, see {}:\n{}",
         failures.len(),
-        folder.display(),
-        failures.iter().map(|it| it.lines().next().unwrap_or("")).collect::<Vec<_>>().join("\n")
+        program.folder.display(),
+        failures.join("\n")
     );
-    let _ = fs::remove_dir_all(&folder);
+    program.remove();
 }
 
 /// What the process returns.
