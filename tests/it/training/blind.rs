@@ -17,6 +17,7 @@ use super::chosen::check_plan;
 use super::{expect_none, faults_of};
 use crate::corpus::{Priced, machine_by};
 use crate::outside;
+use crate::tier::first;
 
 /// How the model's weights are called in PyTorch, which has those of products the other way.
 const WEIGHTS: [(&str, &str, bool); 6] = [
@@ -41,19 +42,19 @@ enum Split {
     Batch,
 }
 
-/// What is planned: the mesh, how attention is split, what is done again.
+/// What is planned: the mesh, how attention is split, what is done again. The first are one of each kind.
 const TRIALS: [(&str, Split, Recompute); 11] = [
     ("1", Split::Free, Recompute::Nothing),
     ("2", Split::Free, Recompute::Full),
-    ("3", Split::Free, Recompute::Nothing),
-    ("4", Split::Free, Recompute::Selective),
     ("2x2", Split::Free, Recompute::Nothing),
-    ("2x3", Split::Free, Recompute::Full),
-    ("2", Split::Ring, Recompute::Nothing),
     ("3", Split::Ring, Recompute::Full),
-    ("4", Split::Ring, Recompute::Nothing),
     ("2", Split::Heads, Recompute::Nothing),
     ("2", Split::Batch, Recompute::Selective),
+    ("3", Split::Free, Recompute::Nothing),
+    ("4", Split::Free, Recompute::Selective),
+    ("2x3", Split::Free, Recompute::Full),
+    ("2", Split::Ring, Recompute::Nothing),
+    ("4", Split::Ring, Recompute::Nothing),
 ];
 
 /// Fast links, where attention that is split otherwise is dear.
@@ -175,10 +176,10 @@ impl Case {
 fn rows_that_see_no_key_train_as_in_pytorch() {
     let case = Case::load();
     let mut failures = Vec::new();
-    for trial in TRIALS {
+    for trial in first(6, &TRIALS) {
         let what = format!("{trial:?}");
         failures.extend(faults_of(&what, || {
-            let checked = case.plan(&trial).and_then(|plan| {
+            let checked = case.plan(trial).and_then(|plan| {
                 check_plan(&plan)?;
                 println!("{what}: {:?}", plan::strategy(&plan));
                 case.check(&plan)
