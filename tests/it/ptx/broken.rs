@@ -1,7 +1,6 @@
 //! Kernels that are broken on purpose: each place where threads wait is left out once, and found missing.
 
 use std::collections::BTreeMap;
-use std::sync::Arc;
 
 use device::Nvrtc;
 use kernels::cuda::Kernel;
