@@ -24,6 +24,14 @@ pub(crate) struct Lifetime {
     pub(crate) last: usize,
 }
 
+/// A program with places, and when what lies in its storages is held.
+pub(crate) struct Placed {
+    pub(crate) program: Program,
+    pub(crate) lifetimes: Vec<Option<Lifetime>>,
+    /// What the program takes in the order in which it was built (bytes).
+    pub(crate) built: u64,
+}
+
 /// A storage to be placed: which, how large with what aligns it (bytes), when it lives.
 #[derive(Clone, Copy)]
 struct Item {
@@ -48,6 +56,14 @@ const ORDERS: [Order; 3] = [
     |item| Reverse(item.moments()),
     |item| Reverse(item.bytes.saturating_mul(item.moments())),
 ];
+
+/// The program in the order in which it was built, with places.
+pub(crate) fn in_order(program: Program) -> Placed {
+    let lifetimes = lifetimes(&program);
+    let program = placed(program, &lifetimes);
+    let built = program.resident + program.arena;
+    Placed { program, lifetimes, built }
+}
 
 /// The program with places for all its storages, which live so.
 pub(crate) fn placed(mut program: Program, lifetimes: &[Option<Lifetime>]) -> Program {

@@ -9,12 +9,13 @@ use plan::{Copy, Plan};
 use planner_ir::{AxisId, Layout, NodeId, Phase, Source, StateKind, Type, ValueId};
 
 use crate::action::{Action, Block, Collective, CommunicatorId, Compute, Copied, Direction, Message, Origin};
+use crate::arena::Placed;
 use crate::ends::Ends;
 use crate::error::LowerError;
 use crate::events;
 use crate::exchange::{Between, Exchange, ExchangeError, How, exchange};
 use crate::facts::{Computed, Facts, copies_of};
-use crate::overlap::{self, Placed};
+use crate::overlap;
 use crate::program::{Instruction, Port, Program, Repeated, RepeatedPart, Stream};
 use crate::storage::{Buffer, BufferId, Kind, Storage, StorageId};
 use crate::strided::{Strided, all_of};

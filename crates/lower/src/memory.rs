@@ -4,12 +4,12 @@ use plan::{Holding, Plan};
 use planner_ir::{Phase, Source, StateKind};
 
 use crate::action::Origin;
-use crate::arena::Lifetime;
+use crate::arena::{self, Lifetime, Placed};
 use crate::build::{built, placed};
 use crate::ends::Ends;
 use crate::error::LowerError;
 use crate::facts::Facts;
-use crate::overlap::{self, Placed};
+use crate::in_place;
 use crate::program::Program;
 use crate::storage::{ALIGNMENT, Kind, Region, StorageId};
 
@@ -101,7 +101,8 @@ pub fn memory(plan: &Plan) -> Result<Vec<Holding>, LowerError> {
 /// where that is more than the plan's capacity, and found much sooner.
 pub fn least(plan: &Plan) -> Result<u64, LowerError> {
     let facts = Facts::of(plan)?;
-    let program = overlap::in_order(built(plan, &facts, &Ends::default(), 0)?.program).program;
+    let program = in_place::reduced(built(plan, &facts, &Ends::default(), 0)?.program);
+    let program = arena::in_order(program).program;
     Ok(program.resident + program.arena)
 }
 

@@ -24,7 +24,7 @@ use std::ops::Range;
 
 use plan::Plan;
 
-use crate::arena::{self, Lifetime, lifetimes};
+use crate::arena::{self, Lifetime, Placed, lifetimes};
 use crate::expected::{Expected, room};
 use crate::in_place;
 use crate::program::{Program, Stream};
@@ -58,30 +58,9 @@ const PARTS: [i64; 6] = [100, 98, 95, 90, 80, 60];
 /// down, and what comes late costs more than what comes early.
 const LEAD: f64 = 1.25;
 
-/// A program with places, and when what lies in its storages is held.
-pub(crate) struct Placed {
-    pub(crate) program: Program,
-    pub(crate) lifetimes: Vec<Option<Lifetime>>,
-    /// What the program takes in the order in which it was built (bytes).
-    pub(crate) built: u64,
-}
-
 /// A program that was built of a plan, which is all that its ranks run, with places.
 pub(crate) fn alone(plan: &Plan, program: Program) -> Placed {
     placed(in_place::reduced(program), &Expected::of([plan]), room([plan], plan.capacity))
-}
-
-/// A program that was built of a plan, in the order in which it was built, with places.
-pub(crate) fn in_order(program: Program) -> Placed {
-    first(in_place::reduced(program))
-}
-
-/// The program in the order in which it was built, with places.
-fn first(program: Program) -> Placed {
-    let lifetimes = lifetimes(&program);
-    let program = arena::placed(program, &lifetimes);
-    let built = program.resident + program.arena;
-    Placed { program, lifetimes, built }
 }
 
 /// The program with places for all its storages, its exchanges beside computing where there is memory for it: what
@@ -89,7 +68,7 @@ fn first(program: Program) -> Placed {
 /// Where nothing is known to take time, it stays as it is.
 pub(crate) fn placed(program: Program, expected: &Expected, room: u64) -> Placed {
     let seconds = expected.each(&program);
-    let first = first(program);
+    let first = arena::in_order(program);
     let built = first.built;
     let exchanges = first.program.instructions.iter().any(|it| it.action.communicator().is_some());
     if !exchanges || seconds.iter().all(|&it| it <= 0.0) {

@@ -7,6 +7,7 @@ use planner_ir::AxisId;
 use schedule::{Schedule, Task, Work};
 
 use crate::action::{Action, Origin, Remote};
+use crate::arena::Placed;
 use crate::build::{Build, built};
 use crate::ends::{Arriving, Ends, Parts};
 use crate::error::{LowerError, each};
@@ -15,7 +16,7 @@ use crate::expected::{Expected, room};
 use crate::facts::Facts;
 use crate::in_place;
 use crate::joined::{Numbers, joined};
-use crate::overlap::{self, Placed};
+use crate::overlap;
 use crate::program::{Instruction, Program, Turn};
 use crate::rings;
 use crate::routes::{Routes, routes};
