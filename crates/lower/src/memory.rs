@@ -97,13 +97,12 @@ pub fn memory(plan: &Plan) -> Result<Vec<Holding>, LowerError> {
     Ok(shown.collect())
 }
 
-/// What a device would hold if nothing were exchanged ahead of its use (bytes): no more than the whole of [`memory`]
-/// where that is more than the plan's capacity, and found much sooner.
+/// What a device would hold if nothing were exchanged ahead of its use (bytes), which is found much sooner than
+/// [`memory`]: all of that is no more than this, or than the plan's capacity.
 pub fn least(plan: &Plan) -> Result<u64, LowerError> {
     let facts = Facts::of(plan)?;
     let program = in_place::reduced(built(plan, &facts, &Ends::default(), 0)?.program);
-    let program = arena::in_order(program).program;
-    Ok(program.resident + program.arena)
+    Ok(arena::in_order(program).built)
 }
 
 fn at_rest_for(kind: Kind) -> Use {

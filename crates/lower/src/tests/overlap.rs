@@ -104,9 +104,9 @@ fn exchanges_go_ahead_as_far_as_there_is_memory() {
         for seed in 0..20 {
             let plan = priced(&plan, numbers(seed), numbers(seed + 77));
             let narrow = lower(&plan).unwrap();
-            let least = least(&plan).unwrap();
+            let held = narrow[0].resident + narrow[0].arena;
             for more in [0, 64, 256, 4096] {
-                let plan = roomy(plan.clone(), least + more);
+                let plan = roomy(plan.clone(), held + more);
                 let programs = lower(&plan).unwrap();
                 assert_eq!(verify(&programs), Ok(()), "{parallel:?} {seed}\n{}", programs[0]);
                 for (program, narrow) in programs.iter().zip(&narrow) {
@@ -119,6 +119,9 @@ fn exchanges_go_ahead_as_far_as_there_is_memory() {
                     moved += usize::from(places(program) != places(narrow));
                 }
                 assert_eq!(footprint(&plan).unwrap(), programs[0].resident + programs[0].arena);
+                // What is held as programs are built is the same however much memory there is.
+                let built = lower(&priced(&plan, || 0.0, || 0.0)).unwrap();
+                assert_eq!(least(&plan).unwrap(), built[0].resident + built[0].arena);
             }
         }
     }
