@@ -1,6 +1,7 @@
 //! A plan that is what a strategy says: each axis of a mesh does one thing, and nothing else is chosen.
 
-use autoparallel::staged::{Forward, Meshes, Order, Wanted, staged};
+use autoparallel::cluster::{Answer, Chosen};
+use autoparallel::staged::{Forward, Meshes, Order, Wanted, kind, staged};
 use autoparallel::target::Target;
 use autoparallel::variants::{Decisions, Phases, Training};
 use cost_models::cluster::Cluster;
@@ -11,8 +12,8 @@ use files::{Failure, machine};
 use plan::{Parallelism, Pipeline, Plan, Recipe, Recompute};
 use planner_ir::{Axis, Graph, Mesh};
 use rewrite::Steps;
-use schedule::Schedule;
-use search::{OverExperts, Ruled, Rules};
+use schedule::{Kind, Schedule};
+use search::{Fixed, OverExperts, Ruled, Rules};
 
 use crate::pipeline;
 
@@ -27,8 +28,8 @@ pub struct Job<'a> {
     pub header: &'a plan::ModelFile,
     /// How it is trained; recomputation is the strategy's.
     pub recipe: &'a Recipe,
-    /// What a device may hold (bytes).
-    pub capacity: u64,
+    /// What a device may hold (bytes); without it, what each machine says.
+    pub memory: Option<u64>,
     /// The devices.
     pub cluster: &'a Cluster,
     /// Whether states are sharded as far as the strategy says, or no further.
@@ -43,9 +44,9 @@ pub fn plan(job: &Job<'_>, strategy: &Strategy) -> Result<Plan, Failure> {
     let decisions = Decisions::Only(again(strategy));
     let training = Training { recipe, decisions, phases: Phases::Together };
     let prepared = pipeline::prepare_training(job.file, job.graph, &training, &mut |_, _| {})?;
-    let (mesh, rules) = ruled(strategy, job)?;
+    let (mesh, rules) = ruled(strategy, job.exact)?;
     let target = Target {
-        capacity: job.capacity,
+        capacity: job.memory.unwrap_or(machine.usable_memory().0),
         steps: Steps::One,
         rules: Some(&rules),
         ..Target::of(&machine, &mesh)
@@ -53,12 +54,18 @@ pub fn plan(job: &Job<'_>, strategy: &Strategy) -> Result<Plan, Failure> {
     pipeline::plan(&prepared, job.header, &target, &mut |_, _| {})
 }
 
-/// The same in stages, of which each has the strategy's layers; by this order of work where the strategy's has no
-/// name.
-pub fn pipeline(job: &Job<'_>, strategy: &Strategy, written: Option<&Schedule>) -> Result<Pipeline, Failure> {
+/// The same in stages, of which each has the strategy's layers, with these operations as they are fixed; by this order
+/// of work where the strategy's has no name.
+pub fn pipeline(
+    job: &Job<'_>,
+    (strategy, fixed): (&Strategy, &[Fixed]),
+    written: Option<&Schedule>,
+    say: &dyn Fn(String),
+) -> Result<Pipeline, Failure> {
     let recipe = Recipe { recompute: vec![], ..job.recipe.clone() };
     let forward = Forward::of(job.file, job.graph, &recipe)?.again(&again(strategy));
-    let (mesh, rules) = ruled(strategy, job)?;
+    forward.knows(fixed)?;
+    let (mesh, rules) = ruled(strategy, job.exact)?;
     let order = match (strategy.schedule, written) {
         (Some(kind), _) => Order::Named(kind),
         (None, Some(schedule)) => Order::Written(schedule.clone()),
@@ -67,15 +74,33 @@ pub fn pipeline(job: &Job<'_>, strategy: &Strategy, written: Option<&Schedule>) 
     let wanted = Wanted {
         cluster: job.cluster,
         meshes: Meshes::Alike(&mesh),
-        memory: Some(job.capacity),
+        memory: job.memory,
         steps: Steps::One,
         order,
         chunks: usize::try_from(strategy.chunks).unwrap_or(1),
         first: Some(first_blocks(&forward, strategy)),
-        fixed: &[],
+        fixed,
         rules: Some(&rules),
     };
-    staged(&forward, job.header, &wanted, &|_| {})
+    staged(&forward, job.header, &wanted, say)
+}
+
+/// The same as an answer of what runs a model on a cluster.
+pub fn answer(
+    job: &Job<'_>,
+    (strategy, fixed): (&Strategy, &[Fixed]),
+    say: &dyn Fn(String),
+) -> Result<Answer, Failure> {
+    let pipeline = pipeline(job, (strategy, fixed), None, say)?;
+    let (mesh, rules) = ruled(strategy, job.exact)?;
+    let chosen = Chosen {
+        meshes: vec![mesh; pipeline.schedule.groups.len()],
+        micro_batches: strategy.micro_batches,
+        recompute: again(strategy),
+        rules: Some(rules),
+    };
+    let kind = kind(&pipeline).or(strategy.schedule).unwrap_or(Kind::OneForwardOneBackward);
+    Ok(Answer { pipeline, chosen, kind, looked_at: (1, 1) })
 }
 
 /// The first block of each stage: the first that has a parameter of its first layer, or what follows all layers.
@@ -103,6 +128,7 @@ fn first_blocks(forward: &Forward, strategy: &Strategy) -> Vec<usize> {
     all
 }
 
+/// What is computed again of every block.
 fn again(strategy: &Strategy) -> Recompute {
     match strategy.recompute {
         Again::Nothing => Recompute::Nothing,
@@ -112,8 +138,8 @@ fn again(strategy: &Strategy) -> Recompute {
 }
 
 /// The mesh of a pipeline rank, and what its axes are for: data, context and tensor parallelism from the outermost
-/// axis on, experts over the innermost data parallel devices.
-fn ruled(strategy: &Strategy, job: &Job<'_>) -> Result<(Mesh, Rules), Failure> {
+/// axis on, experts over the innermost data parallel devices; states are sharded exactly so far, or no further.
+fn ruled(strategy: &Strategy, exact: bool) -> Result<(Mesh, Rules), Failure> {
     let Strategy { data, context, tensor, experts, sharded, sequence, .. } = *strategy;
     // With one micro-batch, what lies in parts between steps is gathered once, ahead of its use, and what gradients
     // owe is summed once, behind: so do frameworks whose exchanges run beside computing, whatever they hold whole.
@@ -142,7 +168,7 @@ fn ruled(strategy: &Strategy, job: &Job<'_>) -> Result<(Mesh, Rules), Failure> {
     }
     let named = |&(name, size, _): &(&str, u64, Ruled)| Axis { name: name.to_owned(), size };
     let mesh = Mesh { axes: axes.iter().map(named).collect() };
-    let sums_once = job.exact && strategy.micro_batches > 1;
+    let sums_once = exact && strategy.micro_batches > 1;
     let axes = axes.into_iter().map(|it| it.2).collect();
-    Ok((mesh, Rules { axes, sequence, zero, exact: job.exact, sums_once }))
+    Ok((mesh, Rules { axes, sequence, zero, exact, sums_once }))
 }

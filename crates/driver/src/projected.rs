@@ -100,10 +100,10 @@ fn of_plan(path: &Path, plan: &Plan, strategy: &Strategy, cluster: &Cluster) -> 
     has_the_same_batches(plan, recipe, strategy)?;
     let file = plan_file::model(path, plan, None)?;
     let graph = derived::imported(&file, plan, None).map_err(|error| Failure::file(&file.path, error))?;
-    let (header, capacity) = (&plan.model, plan.capacity);
+    let (header, memory) = (&plan.model, Some(plan.capacity));
     let recipe = &runs(recipe, strategy);
     Ok(pinned::plan(
-        &Job { file: &file, graph: &graph, header, recipe, capacity, cluster, exact: false },
+        &Job { file: &file, graph: &graph, header, recipe, memory, cluster, exact: false },
         strategy,
     )?
     .seconds())
@@ -130,9 +130,10 @@ fn of_pipeline(
     let file = plan_file::named_model(path, &first.model, None)?;
     let graph =
         derived::imported_pipeline(&file, pipeline).map_err(|error| Failure::file(&file.path, error))?;
-    let (header, recipe, capacity) = (&first.model, &runs(&pipeline.recipe, strategy), pipeline.capacity);
-    let job = Job { file: &file, graph: &graph, header, recipe, capacity, cluster, exact: false };
-    Ok(pinned::pipeline(&job, strategy, Some(&pipeline.schedule))?.seconds())
+    let (header, recipe) = (&first.model, &runs(&pipeline.recipe, strategy));
+    let memory = Some(pipeline.capacity);
+    let job = Job { file: &file, graph: &graph, header, recipe, memory, cluster, exact: false };
+    Ok(pinned::pipeline(&job, (strategy, &[]), Some(&pipeline.schedule), &|_| {})?.seconds())
 }
 
 /// Refuses a strategy whose micro-batches are others: the program would be another.

@@ -55,6 +55,7 @@ pub fn divisible(setup: &Setup, node: u64) -> Setup {
 /// The plan that a setup is on its devices.
 pub fn planned(setup: &Setup, cluster: &Cluster) -> Result<Content, Failure> {
     let strategy = strategy(setup, cluster).map_err(Failure::Input)?;
+    can_be_exact(setup, strategy.sharded).map_err(Failure::Input)?;
     let text = config(&setup.model, setup.precision).map_err(Failure::Input)?.to_string();
     let file = model_file::configured(Path::new("config.json"), text.as_bytes(), Use::Loss)?;
     let recipe = recipe(&strategy);
@@ -67,14 +68,14 @@ pub fn planned(setup: &Setup, cluster: &Cluster) -> Result<Content, Failure> {
         graph: &graph,
         header: &header,
         recipe: &recipe,
-        capacity: ROOM,
+        memory: Some(ROOM),
         cluster,
         exact: true,
     };
     if strategy.layers.len() == 1 {
         return pinned::plan(&job, &strategy).map(|plan| Content::Plan(Box::new(plan)));
     }
-    pinned::pipeline(&job, &strategy, None).map(|pipeline| Content::Pipeline(Box::new(pipeline)))
+    pinned::pipeline(&job, (&strategy, &[]), None, &|_| {}).map(|pipeline| Content::Pipeline(Box::new(pipeline)))
 }
 
 /// What a framework adds to a step of our programs, or saves, by name (seconds): the difference that its figures
@@ -190,14 +191,24 @@ fn prefix(model: &Model) -> &'static str {
     if model.mlp == Mlp::Plain { "transformer.h" } else { "model.layers" }
 }
 
-/// What a setup says, in the words of those who split models by hand.
-fn strategy(setup: &Setup, cluster: &Cluster) -> Result<Strategy, String> {
-    let Setup { tp, pp, cp, ep, etp, dp, mbs, .. } = *setup;
-    if setup.learns == Learns::Adapters {
-        return Err("adapters beside frozen weights are not planned".to_owned());
-    }
+/// Refuses a setup that a plan is not which does exactly what it says.
+fn can_be_exact(setup: &Setup, sharded: u64) -> Result<(), String> {
+    let Setup { tp, cp, ep, etp, .. } = *setup;
     if ep > 1 && (etp != 1 || tp > 1 || cp > 1) {
         return Err("experts over tensor or context parallel devices are not one axis of a mesh".to_owned());
+    }
+    let hidden = setup.model.hidden;
+    if setup.zero.stage() > 0 && !hidden.is_multiple_of(sharded) {
+        return Err(format!("vectors of {hidden} elements are not sharded over {sharded} devices"));
+    }
+    Ok(())
+}
+
+/// What a setup says, in the words of those who split models by hand.
+pub fn strategy(setup: &Setup, cluster: &Cluster) -> Result<Strategy, String> {
+    let Setup { tp, pp, cp, ep, dp, mbs, .. } = *setup;
+    if setup.learns == Learns::Adapters {
+        return Err("adapters beside frozen weights are not planned".to_owned());
     }
     let [_, chunks, micro_batches] = schedule::sizes(setup);
     let [chunks, micro_batches] = [chunks, micro_batches].map(|it| u64::try_from(it).unwrap_or(u64::MAX));
@@ -206,12 +217,6 @@ fn strategy(setup: &Setup, cluster: &Cluster) -> Result<Strategy, String> {
         Zero::WeightsInNode => (cluster.devices_per_node() / tp).clamp(1, dp),
         _ => dp,
     };
-    if zero > 0 && !setup.model.hidden.is_multiple_of(sharded) {
-        return Err(format!(
-            "vectors of {} elements are not sharded over {sharded} devices",
-            setup.model.hidden
-        ));
-    }
     let recompute = match setup.recompute {
         Recompute::None => Again::Nothing,
         Recompute::Selective => Again::Selective,

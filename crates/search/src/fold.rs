@@ -37,6 +37,18 @@ pub fn fold(graph: &Graph, homes: &[usize], forward: &[Option<NodeId>]) -> Vec<S
     step.sections().unwrap_or_else(|| vec![Section { forward: forward.to_vec(), ..Section::whole(graph) }])
 }
 
+/// The same of a program that has no variants: segments that stand alone are one with what lies between them where
+/// they use the same parameters. What a segment shares is enumerated, what it has to itself is not.
+pub fn fold_alone(graph: &Graph, homes: &[usize], forward: &[Option<NodeId>]) -> Vec<Section> {
+    let step = Step::new(graph, homes, forward);
+    let united = step.united();
+    if united.iter().enumerate().all(|(at, &with)| at == with) {
+        return fold(graph, homes, forward);
+    }
+    let homes: Vec<usize> = step.places.iter().map(|(segment, _)| united[*segment]).collect();
+    fold(graph, &homes, forward)
+}
+
 /// A training step cut into segments.
 struct Step<'a> {
     graph: &'a Graph,
@@ -131,14 +143,44 @@ impl<'a> Step<'a> {
         (sharing == Sharing::Anywhere).then_some((state, number))
     }
 
+    /// For each segment the first one that it is united with, of those that stand alone.
+    fn united(&self) -> Vec<usize> {
+        let (forms, links) = self.forms();
+        let mut alone = vec![false; forms.len()];
+        runs(&forms, &links).iter().filter(|run| run.stands_alone()).for_each(|run| alone[run.first] = true);
+        // Whether each is one with the next.
+        let mut with_next = vec![false; forms.len()];
+        let anywhere = self.shared.iter().filter(|(_, (_, sharing))| *sharing == Sharing::Anywhere);
+        for (value, _) in anywhere {
+            let uses = |form: &Form| form.shared.contains(value);
+            let (first, last) = (forms.iter().position(uses), forms.iter().rposition(uses));
+            let (Some(first), Some(last)) = (first, last) else { continue };
+            if alone[first..=last].iter().all(|&it| it) {
+                with_next[first..last].fill(true);
+            }
+        }
+        let mut united: Vec<usize> = Vec::new();
+        for at in 0..forms.len() {
+            let before = at.checked_sub(1).filter(|&before| with_next[before]);
+            united.push(before.map_or(at, |before| united[before]));
+        }
+        united
+    }
+
+    /// What segments are, and how each hangs together with the next one.
+    fn forms(&self) -> (Vec<Form>, Vec<Link>) {
+        let forms: Vec<Form> = (0..self.segments.len()).map(|segment| Form::of(self, segment)).collect();
+        let links = forms.windows(2).map(|pair| Link::of(self, &pair[0], &pair[1])).collect();
+        (forms, links)
+    }
+
     /// The sections; nothing if they cannot be joined.
     fn sections(&self) -> Option<Vec<Section>> {
         let anywhere = self.shared.values().filter(|(_, sharing)| *sharing == Sharing::Anywhere);
         if anywhere.map(|(number, _)| number).collect::<BTreeSet<_>>().len() > MOST_SHARED {
             return None;
         }
-        let forms: Vec<Form> = (0..self.segments.len()).map(|segment| Form::of(self, segment)).collect();
-        let links: Vec<Link> = forms.windows(2).map(|pair| Link::of(self, &pair[0], &pair[1])).collect();
+        let (forms, links) = self.forms();
         let runs = runs(&forms, &links);
         let mut builders: Vec<Builder<'_>> =
             runs.iter().map(|&run| Builder::new(self, &forms[run.first..run.end], run.first)).collect();
@@ -161,6 +203,12 @@ impl<'a> Step<'a> {
     }
 }
 
+impl Run {
+    fn stands_alone(&self) -> bool {
+        self.end - self.first <= 1
+    }
+}
+
 /// The segments as runs of equal ones whose neighbours fit.
 fn runs(forms: &[Form], links: &[Link]) -> Vec<Run> {
     let mut runs: Vec<Run> = Vec::new();
@@ -177,14 +225,13 @@ fn runs(forms: &[Form], links: &[Link]) -> Vec<Run> {
         let mut run = Run { first, end };
         // What the surroundings use of a run is what its repetitions use of each other, and two
         // runs have a section between them.
-        let stands_alone = |run: &Run| run.end - run.first <= 1;
-        let repeats_before = runs.last().is_some_and(|before| !stands_alone(before));
+        let repeats_before = runs.last().is_some_and(|before| !before.stands_alone());
         let more_before =
             || first > 0 && !links[first - 1].after.iter().all(|it| links[first].after.contains(it));
-        if !stands_alone(&run) && (repeats_before || more_before()) {
+        if !run.stands_alone() && (repeats_before || more_before()) {
             run.end = first + 1;
         }
-        if !stands_alone(&run) && end < forms.len() {
+        if !run.stands_alone() && end < forms.len() {
             let used = &links[end - 1].before;
             if !used.iter().all(|it| links[first].before.contains(it)) {
                 run.end -= 1;

@@ -49,7 +49,7 @@ mod ruled;
 pub use bound::Trail;
 pub use compose::{early, kept, memory as held};
 pub use fixed::{Fixed, FixedError, names};
-pub use fold::fold;
+pub use fold::{fold, fold_alone};
 pub use join::sections;
 pub use live::Live;
 pub use planner::{Derive, Derived, plan, plan_among, takes, wanted};

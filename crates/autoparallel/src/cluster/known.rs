@@ -9,7 +9,7 @@ use files::Failure;
 use plan::{Recipe, Recompute};
 use planner_ir::Mesh;
 use rewrite::RaiseStatistics;
-use search::fold;
+use search::fold_alone;
 
 use super::least::Least;
 use super::refused::{Refusal, Refused};
@@ -139,7 +139,7 @@ impl Known {
         let make = || {
             let forward = self.of(question, micro_batches)?;
             let (step, _) = forward.step(Some(recompute))?;
-            let sections = fold(&step.graph, &step.homes, &step.forward);
+            let sections = fold_alone(&step.graph, &step.homes, &step.forward);
             let raised = RaiseStatistics::default();
             let fixed = forward.everywhere(&question.pins.operations);
             let graph = step.graph;

@@ -11,7 +11,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 use files::Failure;
 use plan::{Plan, Proof};
 use rewrite::RaiseStatistics;
-use search::{Fixed, Live, Trail, fold, takes};
+use search::{Fixed, Live, Trail, fold_alone, takes};
 use train::Step;
 
 use crate::choice::planned_after;
@@ -152,7 +152,7 @@ pub(super) fn stage(
     trail: &Mutex<Trail>,
 ) -> Result<Plan, Failure> {
     planner_ir::verify(&step.graph).map_err(|error| Failure::internal("train", error))?;
-    let sections = fold(&step.graph, &step.homes, &step.forward);
+    let sections = fold_alone(&step.graph, &step.homes, &step.forward);
     let prepared = Prepared {
         graph: step.graph.clone(),
         sections,

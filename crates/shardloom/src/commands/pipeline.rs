@@ -6,7 +6,7 @@ use std::collections::BTreeMap;
 use std::fmt::Write as _;
 use std::path::Path;
 
-use ::export::Job;
+use ::export::{Job, Strategy};
 use ::plan::{Pipeline, Recipe};
 use autoparallel::limits::Limits;
 use autoparallel::mesh;
@@ -14,7 +14,8 @@ use cost_models::cluster::Cluster;
 use cost_models::quantity;
 use driver::compile::{self, Imported};
 use driver::derived;
-use driver::pipeline::cluster::{Pins, Question, cheapest};
+use driver::pinned;
+use driver::pipeline::cluster::{Answer, Pins, Question, cheapest};
 use driver::pipeline::staged::{Forward, Meshes, Order, Wanted, kind, staged, too_much};
 use driver::pipeline::{self, Stage, parameters};
 use driver::training::derived_pipeline;
@@ -36,7 +37,7 @@ use super::{Context, Said, stopped};
 use crate::arguments::{PlanArguments, Stages};
 use crate::progress::Progress;
 
-use there::Settled;
+use there::{Asked, Settled};
 
 /// Plans a training step in stages: on the mesh that is given for each group of devices, or the best
 /// of several.
@@ -228,24 +229,8 @@ pub(super) fn cluster(
     file.spares(&arguments.output)?;
     let Settled { answer, led } =
         answer((arguments, &file), machines, examples, arguments.target.memory(), context.progress)?;
-    let (all, priced) = answer.looked_at;
-    let meshes = &answer.chosen.meshes;
-    // Of groups that are alike, on nodes of one kind, more is proven than of all.
-    let alike = machines.single().is_some() && meshes.iter().all(|it| *it == meshes[0]);
-    let others = if alike { "the others" } else { "all there are" };
-    let gap = match answer.pipeline.proof {
-        ::plan::Proof::Optimal => "none is better".to_owned(),
-        ::plan::Proof::Gap { lower_bound } if lower_bound <= 0.0 => {
-            format!("how fast {others} may be is not known")
-        }
-        ::plan::Proof::Gap { lower_bound } => {
-            format!("none of {others} is below {} (proven)", quantity::seconds(lower_bound))
-        }
-    };
-    let mut before = format!("chosen     {}; {all} setups, {priced} of them priced, {gap}\n", answer.chosen);
-    if let Some(led) = led {
-        let _ = writeln!(before, "fastest    {led}");
-    }
+    let found = led.unwrap_or_else(|| of_all(&answer, machines));
+    let mut before = format!("chosen     {}; {found}\n", answer.chosen);
     let capacity = arguments.target.memory().or_else(|| Some(machines.single()?.usable_memory().0));
     if let (Some(runtime), Some(capacity)) = (arguments.runtime, capacity)
         && answer.pipeline.capacity < capacity
@@ -260,6 +245,25 @@ pub(super) fn cluster(
     }
     // Names of dimensions are taken apart where shapes of inputs say so, and these are not given here.
     said(&answer.pipeline, (answer.kind.name(), machines), before, (arguments, &file, &[]), context)
+}
+
+/// How many setups an answer is chosen among by our prices, and what is proven of the others, in words.
+fn of_all(answer: &Answer, machines: &Cluster) -> String {
+    let (all, priced) = answer.looked_at;
+    let meshes = &answer.chosen.meshes;
+    // Of groups that are alike, on nodes of one kind, more is proven than of all.
+    let alike = machines.single().is_some() && meshes.iter().all(|it| *it == meshes[0]);
+    let others = if alike { "the others" } else { "all there are" };
+    let gap = match answer.pipeline.proof {
+        ::plan::Proof::Optimal => "none is better".to_owned(),
+        ::plan::Proof::Gap { lower_bound } if lower_bound <= 0.0 => {
+            format!("how fast {others} may be is not known")
+        }
+        ::plan::Proof::Gap { lower_bound } => {
+            format!("none of {others} is below {} (proven)", quantity::seconds(lower_bound))
+        }
+    };
+    format!("{all} setups, {priced} of them priced, {gap}")
 }
 
 /// How many examples a step has.
@@ -307,7 +311,7 @@ pub(super) fn answer(
         compile::refuse_impossible(&graph, &header(micro_batches), BTreeMap::new())?;
         Ok(graph)
     };
-    let ask = |pins: &Pins, memory: Option<u64>| {
+    let search = |pins: &Pins, memory: Option<u64>| {
         let question = Question {
             file,
             header: &header,
@@ -322,7 +326,17 @@ pub(super) fn answer(
         };
         cheapest(&question, &|words| progress.say(words))
     };
-    there::settled((pins, memory), (arguments, cluster, examples), &ask)
+    let pinned = |strategy: &Strategy| {
+        let micro_batches = strategy.micro_batches;
+        progress.say(format!("planning {}", strategy.in_words()));
+        let graph = imported(micro_batches)?;
+        let (header, recipe) = (header(micro_batches), Recipe { micro_batches, ..recipe.clone() });
+        let (file, graph, header, recipe) = (file, &graph, &header, &recipe);
+        let job = pinned::Job { file, graph, header, recipe, memory, cluster, exact: false };
+        pinned::answer(&job, (strategy, &pins.operations), &|words| progress.say(words))
+    };
+    let (search, pinned, pins) = (&search, &pinned, pins.clone());
+    Asked { arguments, cluster, pins, memory, examples, search, pinned }.settled()
 }
 
 /// The meshes that each group may have where all have the same.

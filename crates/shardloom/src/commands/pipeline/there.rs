@@ -1,6 +1,6 @@
 //! Plans for a framework: by its own figures, which differ from the prices of our programs.
 
-use ::export::Job;
+use ::export::{Job, Strategy};
 use ::plan::Recompute;
 use ::schedule::Kind;
 use ::score::space::Choice;
@@ -9,6 +9,7 @@ use autoparallel::cluster::{Answer, Pins};
 use cost_models::cluster::Cluster;
 use cost_models::quantity;
 use cost_models::units::exact;
+use driver::stated;
 use files::Failure;
 use predict::schedule;
 use predict::setup::Recompute as Again;
@@ -19,20 +20,35 @@ use crate::commands::export::expected_there;
 /// How often a cluster is planned with less memory, where a framework holds more of a device than there is.
 const ROUNDS: usize = 3;
 
-/// A plan is as fast as the setup that it is pinned to where it takes so much more, relative to it: its stages are its
-/// own.
+/// So many setups of a framework are planned at most, the fastest first, where our programs do not fit in them.
+const TRIED: usize = 4;
+
+/// What a framework is told of a plan is the setup that the plan was made for where its figures say the same of both,
+/// but for so much (relative).
 const NEAR: f64 = 0.05;
 
 /// An answer, and what is said of how a framework runs it.
 pub(in crate::commands) struct Settled {
     /// The answer.
     pub(in crate::commands) answer: Answer,
-    /// What it was pinned to, in a line: the fastest setup of those that the framework runs.
+    /// Where it is a setup of the framework, which one: in words.
     pub(in crate::commands) led: Option<String>,
 }
 
-/// What is asked, with pins and so much memory of a device.
-type Ask<'a> = dyn Fn(&Pins, Option<u64>) -> Result<Answer, Failure> + 'a;
+/// What is asked, and how plans are made.
+pub(super) struct Asked<'a> {
+    pub(super) arguments: &'a PlanArguments,
+    pub(super) cluster: &'a Cluster,
+    pub(super) pins: Pins,
+    /// What a device may hold (bytes); without it, what each machine says.
+    pub(super) memory: Option<u64>,
+    /// How many examples a step has.
+    pub(super) examples: u64,
+    /// The cheapest of all with such pins and so much memory of a device, by our prices.
+    pub(super) search: &'a dyn Fn(&Pins, Option<u64>) -> Result<Answer, Failure>,
+    /// The cheapest that is this strategy.
+    pub(super) pinned: &'a dyn Fn(&Strategy) -> Result<Answer, Failure>,
+}
 
 /// An answer, and what a framework takes for it.
 struct There {
@@ -48,69 +64,123 @@ impl There {
     }
 }
 
-/// The cheapest answer for where it runs: of our programs by their prices; of a framework by its figures, if they are
-/// known. It is the one that our prices choose, or one that is pinned to what is fastest of the setups that the
-/// framework runs, or one with less memory, where neither fits there.
-pub(super) fn settled(
-    (pins, memory): (Pins, Option<u64>),
-    (arguments, cluster, examples): (&PlanArguments, &Cluster, u64),
-    ask: &Ask<'_>,
-) -> Result<Settled, Failure> {
-    let there = |answer: Answer, led: Option<&String>| {
-        let of =
-            |target| expected_there(Job::of_pipeline(&answer.pipeline), target, cluster, arguments.model());
-        let expected = arguments.runtime.and_then(of);
-        (Settled { answer, led: led.cloned() }, expected)
-    };
-    // Until it fits, with as much less memory as the framework holds more of it.
-    let fitting = |mut best: There, pins: &Pins| -> Result<There, Failure> {
+impl Asked<'_> {
+    /// The cheapest answer for where it runs: of our programs by their prices; of a framework whose figures are known
+    /// the fastest of the setups that it runs, by these, in which our programs fit. Where there is none, it is the one
+    /// that our prices choose, with less memory where that does not fit there.
+    pub(super) fn settled(&self) -> Result<Settled, Failure> {
+        let examples = self.examples;
+        // The framework's figures need a plan of the model, of any setup: a search of ours may take many times as long.
+        let first = match self.arguments.runtime {
+            Some(_) => {
+                let pins = any(&self.pins, self.cluster.devices(), examples);
+                unless_refused((self.search)(&pins, Some(ENDLESS)))?
+            }
+            None => None,
+        };
+        let mut led = match first.and_then(|answer| self.expected(&answer)) {
+            Some(expected) => self.led(&expected, &|_| true)?,
+            None => None,
+        };
+        if let Some((led, true)) = led {
+            return Ok(led.settled);
+        }
+        let answer = (self.search)(&self.pins, self.memory)?;
+        let Some(expected) = self.expected(&answer) else { return Ok(Settled { answer, led: None }) };
+        if led.is_none() {
+            led = self.led(&expected, &|found| is_below(found, &expected))?;
+        }
+        let ours = There { settled: Settled { answer, led: None }, expected };
+        match led {
+            Some((led, true)) => Ok(ours.better(led).settled),
+            Some((led, false)) => Ok(self.fitting(ours)?.better(led).settled),
+            None => Ok(self.fitting(ours)?.settled),
+        }
+    }
+
+    /// What the framework takes for an answer, if that is known.
+    fn expected(&self, answer: &Answer) -> Option<Expected> {
+        let job = Job::of_pipeline(&answer.pipeline);
+        expected_there(job, self.arguments.runtime?, self.cluster, self.arguments.model())
+    }
+
+    /// With as much less memory as the framework holds more of it, until it fits there.
+    fn fitting(&self, mut best: There) -> Result<There, Failure> {
         for _ in 0..ROUNDS {
             let There { expected: Expected { fits, held, room, .. }, settled } = &best;
             if *fits {
                 break;
             }
             let less = quantity::whole_bytes(exact(settled.answer.pipeline.held()) * room / held).0;
-            let Some(answer) = unless_refused(ask(pins, Some(less)))? else { break };
-            let (settled, Some(expected)) = there(answer, settled.led.as_ref()) else { break };
-            best = best.better(There { settled, expected });
+            let Some(answer) = unless_refused((self.search)(&self.pins, Some(less)))? else { break };
+            let Some(expected) = self.expected(&answer) else { break };
+            best = best.better(There { settled: Settled { answer, led: None }, expected });
         }
         Ok(best)
-    };
-    // The plan of what is fastest there of all setups, and whether it is as fast as that.
-    let led = |found: Option<Led>| -> Result<Option<(There, bool)>, Failure> {
-        if let Some(Led { pins, seconds, words }) = found
-            && let Some(answer) = unless_refused(ask(&pins, memory))?
-            && let (settled, Some(expected)) = there(answer, Some(&words))
+    }
+
+    /// The plan of what is fastest there of all setups that take so much less (seconds), and in which our programs fit;
+    /// and whether the framework is told of that setup.
+    fn led(
+        &self,
+        expected: &Expected,
+        takes_less: &dyn Fn(f64) -> bool,
+    ) -> Result<Option<(There, bool)>, Failure> {
+        let mut refused: Vec<Strategy> = Vec::new();
+        let mut best: Option<There> = None;
+        while refused.len() < TRIED
+            && let Some(Led { strategy, seconds, setups }) = self.fastest(expected, &refused)
+            && takes_less(seconds)
         {
-            let led = fitting(There { settled, expected }, &pins)?;
-            let near = led.expected.fits && led.expected.time.total().0 <= (1.0 + NEAR) * seconds;
-            return Ok(Some((led, near)));
+            if let Some(answer) = unless_refused((self.pinned)(&strategy))?
+                && let Some(there) = self.expected(&answer)
+            {
+                let near = there.fits && (there.time.total().0 - seconds).abs() <= NEAR * seconds;
+                let faster = match refused.len() {
+                    0 => String::new(),
+                    more => format!(" but for {more} in which our programs do not fit"),
+                };
+                let words = format!(
+                    "the fastest{faster} of {setups} setups that {} runs, by its figures",
+                    expected.runner.title()
+                );
+                let there = There { settled: Settled { answer, led: Some(words) }, expected: there };
+                if near {
+                    return Ok(Some((there, true)));
+                }
+                best = Some(match best {
+                    Some(best) => best.better(there),
+                    None => there,
+                });
+            }
+            refused.push(strategy);
         }
-        Ok(None)
-    };
-    // The framework's figures need a plan of the model, of any setup: a search of ours may take many times as long.
-    let first = match arguments.runtime {
-        Some(_) => unless_refused(ask(&any(&pins, cluster.devices(), examples), Some(ENDLESS)))?,
-        None => None,
-    };
-    let mut best = match first.and_then(|answer| there(answer, None).1) {
-        Some(expected) => led(fastest(&expected, &pins, examples))?,
-        None => None,
-    };
-    if let Some((led, true)) = best {
-        return Ok(led.settled);
+        Ok(best.map(|it| (it, false)))
     }
-    let (settled, expected) = there(ask(&pins, memory)?, None);
-    let Some(expected) = expected else { return Ok(settled) };
-    if best.is_none() {
-        best = led(fastest(&expected, &pins, examples).filter(|it| it.is_below(&expected)))?;
+
+    /// What is fastest of the setups that a framework runs, by its figures, but for some; nothing where nothing fits that
+    /// is allowed.
+    fn fastest(&self, expected: &Expected, but: &[Strategy]) -> Option<Led> {
+        let strategy = |it: &Choice| {
+            let told = stated::strategy(&it.setup(&expected.setup), self.cluster).ok()?;
+            // Setups say nothing of this.
+            let Strategy { further, prefix, element, scaling, masters, optimizer, clip, .. } =
+                expected.told.clone();
+            Some(Strategy { further, prefix, element, scaling, masters, optimizer, clip, ..told })
+        };
+        let allowed = |it: &Choice| {
+            keep(&self.pins, it, expected) && !(!but.is_empty() && strategy(it).is_none_or(|it| but.contains(&it)))
+        };
+        let best = expected.fastest(&allowed).ok()?;
+        let found = best.found?;
+        Some(Led { strategy: strategy(&found.choice)?, seconds: found.seconds, setups: best.setups })
     }
-    let ours = There { settled, expected };
-    match best {
-        Some((led, true)) => Ok(ours.better(led).settled),
-        Some((led, false)) => Ok(fitting(ours, &pins)?.better(led).settled),
-        None => Ok(fitting(ours, &pins)?.settled),
-    }
+}
+
+/// Whether a setup takes less than what there is (seconds), by more than what these figures are off by.
+fn is_below(seconds: f64, there: &Expected) -> bool {
+    let (now, off) = (there.time.total().0, there.error.unwrap_or(0.0) / 100.0);
+    !there.fits || seconds <= now * (1.0 - off)
 }
 
 /// More memory than any device has (bytes).
@@ -151,73 +221,36 @@ fn unless_refused(answer: Result<Answer, Failure>) -> Result<Option<Answer>, Fai
 
 /// What leads to a plan.
 struct Led {
-    pins: Pins,
-    /// What the framework takes for the setup (seconds).
+    strategy: Strategy,
+    /// What the framework takes for it (seconds).
     seconds: f64,
-    /// What is said of it.
-    words: String,
+    /// Of how many it is the fastest.
+    setups: u64,
 }
 
-impl Led {
-    /// Whether it takes less than what there is, by more than what these figures are off by.
-    fn is_below(&self, there: &Expected) -> bool {
-        let (now, off) = (there.time.total().0, there.error.unwrap_or(0.0) / 100.0);
-        !there.fits || self.seconds <= now * (1.0 - off)
-    }
-}
-
-/// Pins to what is fastest of the setups that a framework runs, by its figures; nothing where nothing fits that is
-/// allowed.
-fn fastest(expected: &Expected, pins: &Pins, examples: u64) -> Option<Led> {
-    let devices = expected.setup.devices();
-    let decisions = |it: &Choice| {
-        let data = devices / (it.tp * it.pp * it.cp);
-        let recompute = match it.recompute {
-            Again::None => Recompute::Nothing,
-            Again::Selective | Again::HalfOfProducts | Again::HalfOfLayers => Recompute::Selective,
-            Again::Full => Recompute::Full,
-        };
-        Pins {
-            groups: usize::try_from(it.pp).ok(),
-            tensor: Some(it.tp),
-            context: Some(it.cp),
-            data: Some(data),
-            experts: expected.setup.model.experts.map(|_| it.ep),
-            zero: Some(it.zero.stage()),
-            micro_batches: Some(examples / (data * it.mbs)),
-            recompute: Some(recompute),
-            schedule: Some(schedule::kind(&it.setup(&expected.setup))),
-            chunks: usize::try_from(it.vpp).ok(),
-            ..pins.clone()
-        }
+/// Whether a choice is what is pinned.
+fn keep(pins: &Pins, it: &Choice, expected: &Expected) -> bool {
+    let data = expected.setup.devices() / (it.tp * it.pp * it.cp);
+    let recompute = match it.recompute {
+        Again::None => Recompute::Nothing,
+        Again::Selective | Again::HalfOfProducts | Again::HalfOfLayers => Recompute::Selective,
+        Again::Full => Recompute::Full,
     };
-    // What is pinned already stays so.
-    let allowed = |it: &Choice| {
-        let own = decisions(it);
-        pins.meshes.is_none()
-            && keeps(pins.groups, own.groups)
-            && keeps(pins.tensor, own.tensor)
-            && keeps(pins.context, own.context)
-            && keeps(pins.data, own.data)
-            && keeps(pins.experts, own.experts)
-            && keeps(pins.zero, own.zero)
-            && keeps(pins.micro_batches, own.micro_batches)
-            && keeps(pins.recompute.as_ref(), own.recompute.as_ref())
-            && keeps(pins.schedule, own.schedule)
-            && keeps(pins.chunks, own.chunks)
-    };
-    let best = expected.fastest(&allowed).ok()?;
-    let found = best.found?;
-    let words = format!(
-        "of {} setups that {} runs, by its figures ({} with equal stages)",
-        best.setups,
-        expected.runner.title(),
-        quantity::seconds(found.seconds)
-    );
-    Some(Led { pins: decisions(&found.choice), seconds: found.seconds, words })
+    let micro_batches = expected.setup.gbs / (data * it.mbs);
+    pins.meshes.is_none()
+        && keeps(pins.groups, usize::try_from(it.pp).unwrap_or(usize::MAX))
+        && keeps(pins.tensor, it.tp)
+        && keeps(pins.context, it.cp)
+        && keeps(pins.data, data)
+        && keeps(pins.experts, if expected.setup.model.experts.is_some() { it.ep } else { 1 })
+        && keeps(pins.zero, it.zero.stage())
+        && keeps(pins.micro_batches, micro_batches)
+        && keeps(pins.recompute.as_ref(), &recompute)
+        && keeps(pins.schedule, schedule::kind(&it.setup(&expected.setup)))
+        && keeps(pins.chunks, usize::try_from(it.vpp).unwrap_or(usize::MAX))
 }
 
 /// Whether a choice is what is pinned, if anything is.
-fn keeps<T: PartialEq>(pinned: Option<T>, own: Option<T>) -> bool {
-    pinned.is_none() || pinned == own
+fn keeps<T: PartialEq>(pinned: Option<T>, own: T) -> bool {
+    pinned.is_none_or(|it| it == own)
 }
