@@ -330,8 +330,10 @@ fn made(
             (form, Box::new(move |room: Room, trail: &Mutex<Trail>| make(form, room, trail)) as Box<Make<'_>>)
         })
         .collect();
+    // Stages of several forms have blocks that are the same.
+    let common = Trail::default();
     let forms: BTreeMap<usize, Plans<'_>> =
-        forms.iter().map(|(&form, make)| (form, Plans::new(make))).collect();
+        forms.iter().map(|(&form, make)| (form, Plans::new(make, common.beside()))).collect();
     let networks = Networks::of(wanted.cluster)?;
     let mut refused = None;
     // What fits, though what its plans count on having ahead of its use comes late.

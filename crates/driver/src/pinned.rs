@@ -138,7 +138,10 @@ fn again(strategy: &Strategy) -> Recompute {
 }
 
 /// The mesh of a pipeline rank, and what its axes are for: data, context and tensor parallelism from the outermost
-/// axis on, experts over the innermost data parallel devices; states are sharded exactly so far, or no further.
+/// axis on, whole experts over the nearest devices, whatever else these are for; states are sharded exactly so far, or
+/// no further.
+///
+/// Source of the order: Megatron-LM's `RankGenerator` of experts, `tp-ep-dp-pp` with expert tensor parallelism of 1.
 fn ruled(strategy: &Strategy, exact: bool) -> Result<(Mesh, Rules), Failure> {
     let Strategy { data, context, tensor, experts, sharded, sequence, .. } = *strategy;
     // With one micro-batch, what lies in parts between steps is gathered once, ahead of its use, and what gradients
@@ -147,20 +150,27 @@ fn ruled(strategy: &Strategy, exact: bool) -> Result<(Mesh, Rules), Failure> {
         (1.., 1) => 3,
         (zero, _) => zero,
     };
-    let inner = if experts > 1 { experts } else { sharded };
+    let nearest = context * tensor;
+    if experts > 1 && !experts.is_multiple_of(nearest) {
+        return Err(Failure::Input(format!(
+            "experts over {experts} devices of which {nearest} are context and tensor parallel are no axes of a mesh, \
+             expected a multiple of {nearest}"
+        )));
+    }
+    let inner = if experts > 1 { experts / nearest } else { sharded };
     if !data.is_multiple_of(inner) {
         return Err(Failure::Input(format!("{inner} devices are no part of {data} data parallel ones")));
     }
-    let of = |role: Parallelism, experts: bool, shards: bool| Ruled {
+    let of = |role: Parallelism, near: bool, shards: bool| Ruled {
         role,
-        experts: if experts { OverExperts::MaySplit } else { OverExperts::AsOthers },
+        experts: if near && experts > 1 { OverExperts::Split } else { OverExperts::AsOthers },
         shards: shards && zero > 0,
     };
     let axes = [
         ("replica", data / inner, of(Parallelism::Data, false, experts > 1)),
-        ("data", inner, of(Parallelism::Data, experts > 1, true)),
-        ("context", context, of(Parallelism::Context, false, true)),
-        ("tensor", tensor, of(Parallelism::Tensor, false, false)),
+        ("data", inner, of(Parallelism::Data, true, true)),
+        ("context", context, of(Parallelism::Context, true, true)),
+        ("tensor", tensor, of(Parallelism::Tensor, true, false)),
     ];
     let mut axes: Vec<_> = axes.into_iter().filter(|it| it.1 > 1).collect();
     if axes.is_empty() {

@@ -75,7 +75,8 @@ pub fn planned(setup: &Setup, cluster: &Cluster) -> Result<Content, Failure> {
     if strategy.layers.len() == 1 {
         return pinned::plan(&job, &strategy).map(|plan| Content::Plan(Box::new(plan)));
     }
-    pinned::pipeline(&job, (&strategy, &[]), None, &|_| {}).map(|pipeline| Content::Pipeline(Box::new(pipeline)))
+    pinned::pipeline(&job, (&strategy, &[]), None, &|_| {})
+        .map(|pipeline| Content::Pipeline(Box::new(pipeline)))
 }
 
 /// What a framework adds to a step of our programs, or saves, by name (seconds): the difference that its figures
@@ -193,9 +194,10 @@ fn prefix(model: &Model) -> &'static str {
 
 /// Refuses a setup that a plan is not which does exactly what it says.
 fn can_be_exact(setup: &Setup, sharded: u64) -> Result<(), String> {
-    let Setup { tp, cp, ep, etp, .. } = *setup;
-    if ep > 1 && (etp != 1 || tp > 1 || cp > 1) {
-        return Err("experts over tensor or context parallel devices are not one axis of a mesh".to_owned());
+    if setup.ep > 1 && setup.etp != 1 {
+        return Err(
+            "products of experts in parts, beside experts on several devices, are not planned".to_owned()
+        );
     }
     let hidden = setup.model.hidden;
     if setup.zero.stage() > 0 && !hidden.is_multiple_of(sharded) {

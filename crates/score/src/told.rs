@@ -54,9 +54,11 @@ impl Expected {
             self.kinds.iter().map(|it| it.cluster.machine.devices_per_node()).min().unwrap_or(u64::MAX);
         let can_be = |it: &Choice| {
             let data = devices / (it.tp * it.pp * it.cp);
-            // Devices that share experts are of one axis, of those that share the batch.
+            // Devices that share experts are the nearest, along all of the axes of a mesh that they lie along.
+            let nearest = it.tp * it.cp;
+            let are_axes = it.ep.is_multiple_of(nearest) && data.is_multiple_of(it.ep / nearest);
             let experts = model.experts.is_none()
-                || it.ep > 1 && it.etp == 1 && data.is_multiple_of(it.ep)
+                || it.ep > 1 && it.etp == 1 && are_axes
                 || it.ep == 1 && it.etp == it.tp;
             // Exports choose how tokens reach them.
             let once = (it.dispatch == Some(Dispatch::OncePerNode)) == (it.ep > node);

@@ -244,4 +244,6 @@ fn runs(forms: &[Form], links: &[Link]) -> Vec<Run> {
 }
 
 #[cfg(test)]
+mod alone;
+#[cfg(test)]
 pub(crate) mod tests;

@@ -49,6 +49,8 @@ pub(super) type Make<'a> = dyn Fn(Room, &Mutex<Trail>) -> Result<Plan, Failure> 
 /// The plans of stages of one form.
 pub(super) struct Plans<'a> {
     make: &'a Make<'a>,
+    /// What searches begin with.
+    first: Trail,
     known: Mutex<BTreeMap<Room, Made>>,
     /// What was seen for stages that keep as much, before what is asked for now.
     seen: Mutex<BTreeMap<Live, Arc<Trail>>>,
@@ -62,14 +64,14 @@ struct Made {
 }
 
 impl<'a> Plans<'a> {
-    pub(super) fn new(make: &'a Make<'a>) -> Self {
-        Self { make, known: Mutex::default(), seen: Mutex::default() }
+    pub(super) fn new(make: &'a Make<'a>, first: Trail) -> Self {
+        Self { make, first, known: Mutex::default(), seen: Mutex::default() }
     }
 
     /// A plan for each stage, as large as its room is.
     pub(super) fn serving(&self, rooms: &[Room]) -> Result<Vec<Arc<Plan>>, Failure> {
         self.keep();
-        let fast = self.of(Room::all(rooms), &Trail::default())?;
+        let fast = self.of(Room::all(rooms), &self.first)?;
         let mut order: Vec<usize> = (0..rooms.len()).collect();
         // Equal rooms side by side: no two searches at a time are for the same.
         order.sort_by_key(|&it| (rooms[it].excess(&fast.plan), rooms[it], it));

@@ -13,7 +13,7 @@ use super::alike::Alike;
 use super::{Offer, Space, SpaceError, built};
 
 /// The most terms of all spaces together that are kept; the latest are.
-const MOST_TERMS: usize = 1_000_000;
+const MOST_TERMS: usize = 2_000_000;
 
 /// Spaces, for those who ask again, or at the same time.
 #[derive(Debug, Default)]

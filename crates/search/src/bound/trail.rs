@@ -30,6 +30,12 @@ pub struct Trail {
 }
 
 impl Trail {
+    /// One of a search for another program, which may have blocks that are the same: it shares the spaces.
+    #[must_use]
+    pub fn beside(&self) -> Self {
+        Self { spaces: self.spaces(), ..Self::default() }
+    }
+
     /// The spaces that were built: all that follow share them.
     pub(crate) fn spaces(&self) -> Arc<Spaces> {
         Arc::clone(&self.spaces)

@@ -169,7 +169,8 @@ impl Asked<'_> {
             Some(Strategy { further, prefix, element, scaling, masters, optimizer, clip, ..told })
         };
         let allowed = |it: &Choice| {
-            keep(&self.pins, it, expected) && !(!but.is_empty() && strategy(it).is_none_or(|it| but.contains(&it)))
+            keep(&self.pins, it, expected)
+                && !(!but.is_empty() && strategy(it).is_none_or(|it| but.contains(&it)))
         };
         let best = expected.fastest(&allowed).ok()?;
         let found = best.found?;
