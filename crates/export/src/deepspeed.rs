@@ -3,7 +3,7 @@
 //! Source: DeepSpeed, `docs/_pages/config-json.md`, `docs/_tutorials/autotp-training.md`,
 //! `deepspeed/runtime/config.py`.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use planner_ir::{DType, Optimizer};
 use schedule::Kind;
@@ -11,7 +11,9 @@ use serde_json::{Value, json};
 
 use crate::file::File;
 use crate::job::Job;
-use crate::placements::{Cut, cuts};
+use crate::model::traits::{Known, differences, nearest};
+use crate::model::{Model, Trait};
+use crate::modules::{Style, modules};
 use crate::range::Range;
 use crate::strategy::{Again, Strategy};
 
@@ -75,7 +77,7 @@ fn together(strategy: &Strategy) -> Vec<u64> {
 }
 
 /// The configuration.
-pub(crate) fn files(strategy: &Strategy, job: &Job<'_>) -> Vec<File> {
+pub(crate) fn files(strategy: &Strategy, job: &Job<'_>, model: &Model, lost: &mut Vec<String>) -> Vec<File> {
     let mut config = json!({
         "train_batch_size": strategy.examples(),
         "train_micro_batch_size_per_gpu": strategy.micro_batch,
@@ -95,7 +97,7 @@ pub(crate) fn files(strategy: &Strategy, job: &Job<'_>) -> Vec<File> {
     if strategy.tensor > 1 {
         config["tensor_parallel"] = json!({
             "autotp_size": strategy.tensor,
-            "partition_config": { "use_default_specs": false, "layer_specs": specs(job) },
+            "partition_config": { "use_default_specs": false, "layer_specs": specs(job, model, lost) },
         });
     }
     if strategy.context > 1 {
@@ -103,6 +105,7 @@ pub(crate) fn files(strategy: &Strategy, job: &Job<'_>) -> Vec<File> {
     }
     if strategy.experts > 1 {
         config["expert_parallel"] = json!({ "enabled": true, "autoep_size": strategy.experts });
+        lost.extend(not_in_presets(model));
     }
     if strategy.pipeline > 1 {
         config["pipeline"] = json!({ "stages": strategy.pipeline });
@@ -110,19 +113,59 @@ pub(crate) fn files(strategy: &Strategy, job: &Job<'_>) -> Vec<File> {
     vec![File { name: "deepspeed.json", text: format!("{config:#}\n") }]
 }
 
-/// The patterns of parameters that are split by columns, and by rows.
-fn specs(job: &Job<'_>) -> Vec<Value> {
-    let mut patterns: BTreeMap<&'static str, Vec<String>> = BTreeMap::new();
-    for (name, cut) in cuts(job) {
-        let kind = match cut {
-            Cut::Columns => "column",
-            Cut::Rows => "row",
-            Cut::Other => continue,
-        };
-        patterns.entry(kind).or_default().push(pattern(&name));
+/// The patterns of parameters that are split by columns, and by rows; what is not as a plan has it is added to what
+/// is lost.
+fn specs(job: &Job<'_>, model: &Model, lost: &mut Vec<String>) -> Vec<Value> {
+    let modules = modules(job, model).without_gathers();
+    lost.extend(modules.whole.iter().map(|(parent, why)| {
+        format!("`{parent}` is computed whole by all tensor parallel devices: AutoTP does not split {why}")
+    }));
+    let mut patterns: BTreeMap<Style, Vec<String>> = BTreeMap::new();
+    for (module, style) in &modules.styles {
+        patterns.entry(*style).or_default().push(pattern(&format!("{module}.weight")));
     }
-    let spec = |(kind, patterns)| json!({ "patterns": patterns, "partition_type": kind });
+    let spec = |(style, patterns): (Style, Vec<String>)| {
+        let kind = match style {
+            Style::Columns | Style::Packed(_) | Style::Gathered => "column",
+            Style::Rows | Style::RowsOfWhole => "row",
+            Style::Summed | Style::SummedKeys => "skip",
+        };
+        let mut spec = json!({ "patterns": patterns, "partition_type": kind });
+        match style {
+            Style::Packed(parts) => {
+                spec["shape"] = json!([parts, -1]);
+                spec["partition_dim"] = json!(0);
+            }
+            Style::Gathered => spec["gather_output"] = json!(true),
+            Style::Summed => spec["grad_allreduce"] = json!(true),
+            Style::Columns | Style::Rows | Style::RowsOfWhole | Style::SummedKeys => {}
+        }
+        spec
+    };
     patterns.into_iter().map(spec).collect()
+}
+
+/// What layers with experts have that AutoEP has in presets: its name there, what its layers may have, and always do.
+///
+/// Source: DeepSpeed 0.19.8, `deepspeed/module_inject/auto_ep_presets/`.
+const PRESETS: [(&str, &[Trait], &[Trait]); 4] = [
+    ("mixtral", &[Trait::Experts], &[]),
+    ("qwen3_moe", &[Trait::Experts, Trait::Dense, Trait::Shared, Trait::SharedGate], &[]),
+    ("deepseek_v2", &[Trait::Experts, Trait::Dense, Trait::Shared], &[]),
+    ("deepseek_v3", &[Trait::Experts, Trait::Dense, Trait::Shared, Trait::RouterBias], &[Trait::RouterBias]),
+];
+
+/// What of a model's experts is in no preset of AutoEP.
+fn not_in_presets(model: &Model) -> Vec<String> {
+    let of_experts = |it: &Trait| {
+        use Trait::{BoundedExperts, Dense, Experts, RouterBias, Shared, SharedGate};
+        matches!(it, Experts | Dense | Shared | SharedGate | RouterBias | BoundedExperts)
+    };
+    let traits: BTreeSet<Trait> = model.traits.iter().copied().filter(of_experts).collect();
+    let set = |of: &[Trait]| of.iter().copied().collect();
+    let known = PRESETS.map(|(name, may, always)| Known { name, may: set(may), always: set(always) });
+    let Some((like, missing, besides)) = nearest(&known, &traits) else { return Vec::new() };
+    differences((&missing, &besides), &format!("`{}`, of AutoEP's presets the nearest", like.name))
 }
 
 /// A name in which `*` stands for a number, as an expression.

@@ -6,14 +6,12 @@
 
 pub(crate) mod training; // how it is trained
 
-use std::collections::BTreeMap;
-
 use plan::{ExpertsBy, Served};
 
 use crate::file::File;
 use crate::job::Job;
 use crate::model::Model;
-use crate::placements::{Cut, cuts};
+use crate::modules::{Style, modules};
 use crate::serving::Serving;
 
 /// What transformers runs of a server: groups are servers of their own, and share no experts.
@@ -32,9 +30,9 @@ pub(crate) fn limited(serving: Serving, model: &Model, lost: &mut Vec<String>) -
 }
 
 /// The module of a server.
-pub(crate) fn files(serving: &Serving, job: &Job<'_>) -> Vec<File> {
+pub(crate) fn files(serving: &Serving, job: &Job<'_>, model: &Model, lost: &mut Vec<String>) -> Vec<File> {
     let Served { replicas, tensor, experts, .. } = serving.served;
-    let plan = tp_plan(job);
+    let plan = tp_plan(job, model, lost);
     let mut degrees = vec![format!("tp_size={tensor}"), "tp_plan=TP_PLAN".to_owned()];
     if experts == Some(ExpertsBy::Experts) {
         degrees.push(format!("ep_size={tensor}"));
@@ -71,26 +69,19 @@ pub(crate) fn files(serving: &Serving, job: &Job<'_>) -> Vec<File> {
     vec![File { name: "shardloom_hf.py", text }]
 }
 
-/// How each kind of module is split, as a dictionary.
-fn tp_plan(job: &Job<'_>) -> String {
-    let mut plan: BTreeMap<String, &str> = BTreeMap::new();
-    for (name, cut) in cuts(job) {
-        let Some(module) = name.strip_suffix(".weight") else { continue };
-        // Routers are modules of their own, which models split as they need.
-        if matches!(module.rsplit('.').next(), Some("gate" | "router")) {
-            continue;
-        }
-        // What is outside of layers makes scores, which all devices want.
-        let inside = module.contains('*');
-        let style = match cut {
-            Cut::Columns if inside => "colwise",
-            Cut::Columns => "colwise_gather_output",
-            Cut::Rows => "rowwise",
-            Cut::Other => continue,
-        };
-        plan.insert(module.to_owned(), style);
-    }
+/// How each kind of module is split, as a dictionary; what is not as a plan has it is added to what is lost.
+fn tp_plan(job: &Job<'_>, model: &Model, lost: &mut Vec<String>) -> String {
+    let modules = modules(job, model);
+    lost.extend(modules.lost("transformers"));
+    let name = |style: Style| match style {
+        Style::Columns => "colwise",
+        Style::Packed(_) | Style::Gathered => "colwise_gather_output",
+        Style::Rows => "rowwise",
+        Style::RowsOfWhole => "rowwise_split_input",
+        Style::Summed => "replicated_with_grad_allreduce",
+        Style::SummedKeys => "mla_kv_a_proj",
+    };
     let lines: String =
-        plan.iter().map(|(module, style)| format!("    \"{module}\": \"{style}\",\n")).collect();
+        modules.styles.iter().map(|(it, &style)| format!("    \"{it}\": \"{}\",\n", name(style))).collect();
     format!("TP_PLAN = {{\n{lines}}}\n")
 }

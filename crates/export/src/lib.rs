@@ -22,6 +22,7 @@ mod error; // why there is no export
 mod file; // what a target reads
 mod range; // what a target runs of what there is to choose
 mod layers; // which layers stages have
+mod modules; // how modules of transformers are split
 mod specs; // over which axes values are split
 mod roles; // what the axes of a mesh are for
 mod server; // what the scripts of all servers have in common

@@ -1,14 +1,17 @@
 //! The sizes of a model, read off its program.
 
 mod named; // what the names of parameters tell
+pub(crate) mod traits; // what models have that not every decoder has
 mod unlike; // what is not as decoders usually are
+
+use std::collections::BTreeSet;
 
 use plan::{Plan, parameters};
 use planner_ir::{GatherClass, Graph, Node, Op, OpClass, Pairing, Phase, Source, Unary, ValueId};
 
 use crate::job::Job;
 
-pub use unlike::STATES;
+pub use traits::Trait;
 
 /// What of a model frameworks are told; nothing where its program does not have it.
 #[derive(Clone, Debug, Default, PartialEq)]
@@ -39,8 +42,6 @@ pub struct Model {
     pub router_bias: bool,
     /// Whether hidden units are gated by SiLU.
     pub gated: bool,
-    /// Whether they are gated by another function.
-    pub gated_otherwise: bool,
     /// What bounds the units of experts whose gate is `x sigmoid(1.702 x)`, and whose other half has 1 added.
     pub bounded: Option<f64>,
     /// Whether the softmax of attention has a learned score beside those of keys (sinks).
@@ -65,8 +66,8 @@ pub struct Model {
     pub biases_of_queries: bool,
     /// Whether what every token takes beside its experts is weighed.
     pub shared_gate: bool,
-    /// What else is not as decoders usually are, in words.
-    pub unlike: Vec<&'static str>,
+    /// All that not every decoder has.
+    pub traits: BTreeSet<Trait>,
     /// Whether the table of embeddings makes the scores too.
     pub tied: bool,
     /// Whether it computes in bf16, in f16, or in f32.
@@ -114,6 +115,7 @@ impl Model {
         }
         named::look_at(&mut model, &stages);
         unlike::look_at(&mut model, &stages);
+        traits::complete(&mut model);
         model
     }
 
@@ -165,8 +167,10 @@ impl Model {
     }
 
     fn gate(&mut self, activation: Unary) {
-        self.gated |= activation == Unary::Silu;
-        self.gated_otherwise |= activation != Unary::Silu;
+        match activation {
+            Unary::Silu => self.gated = true,
+            _ => _ = self.traits.insert(Trait::GatedOtherwise),
+        }
     }
 
     fn attention(&mut self, graph: &Graph, node: &Node) {

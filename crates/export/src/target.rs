@@ -293,9 +293,9 @@ pub fn export(job: &Job<'_>, target: Target) -> Result<Exported, ExportError> {
     let limited = |limited: &Limited<'_>, files: &dyn Fn(&Strategy, &mut Vec<String>) -> Vec<File>| {
         let Read { strategy, mut lost } = read(job, &model, target.title())?;
         let range = target.range().ok_or(ExportError::Inference(target.title()))?;
-        let strategy = match target.is_of_megatron() {
-            true => strategy,
-            false => strategy.without_further(target.title(), &mut lost),
+        let strategy = match target {
+            Target::Megatron | Target::Bridge | Target::Torchtitan => strategy,
+            _ => strategy.without_further(target.title(), &mut lost),
         };
         let mut strategy = limited(strategy, &range, &mut lost)?;
         lost.extend(strategy.scaling.and_then(|it| narrow(target, it)));
@@ -351,18 +351,22 @@ pub fn export(job: &Job<'_>, target: Target) -> Result<Exported, ExportError> {
             })
         }
         Target::Hf if job.recipe().is_some() => {
-            limited(&hf::training::limited, &|it, _| hf::training::files(it, job))
+            limited(&hf::training::limited, &|it, lost| hf::training::files(it, job, &model, lost))
         }
-        Target::Hf => served(&|it, lost| hf::limited(it, &model, lost), &|it, _| hf::files(it, job)),
+        Target::Hf => {
+            served(&|it, lost| hf::limited(it, &model, lost), &|it, lost| hf::files(it, job, &model, lost))
+        }
         Target::Megatron => limited(&of_megatron, &|it, lost| megatron::files(it, &model, lost)),
         Target::Bridge => limited(&of_megatron, &|it, lost| bridge::files(it, &model, lost)),
         Target::Torchtitan => {
-            limited(&|it, range, lost| Ok(torchtitan::limited(it, range, lost)), &|it, _| {
+            limited(&|it, range, lost| Ok(torchtitan::limited(it, range, &model, lost)), &|it, _| {
                 torchtitan::files(it, &model, job)
             })
         }
-        Target::Deepspeed => limited(&|it, range, lost| Ok(deepspeed::limited(it, range, lost)), &|it, _| {
-            deepspeed::files(it, job)
-        }),
+        Target::Deepspeed => {
+            limited(&|it, range, lost| Ok(deepspeed::limited(it, range, lost)), &|it, lost| {
+                deepspeed::files(it, job, &model, lost)
+            })
+        }
     }
 }

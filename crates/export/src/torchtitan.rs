@@ -1,23 +1,32 @@
 //! A configuration of torchtitan: a Python module that sets what a plan says, and a schedule.
 //!
 //! Source: torchtitan 0.3.0, `torchtitan/config/configs.py`, `torchtitan/distributed/pipeline_parallel.py`;
-//! PyTorch, `torch/distributed/pipelining/schedules.py` for the words of a schedule.
+//! `torchtitan/trainer.py` and `torchtitan/models/common/decoder.py` for what they refuse; PyTorch,
+//! `torch/distributed/pipelining/schedules.py` for the words of a schedule.
+
+mod models; // the decoders that it has
 
 use planner_ir::DType;
 use schedule::{Kind, Schedule, Work};
 
 use crate::file::File;
 use crate::job::Job;
-use crate::model::Model;
+use crate::model::traits::differences;
+use crate::model::{Model, Trait};
 use crate::range::Range;
 use crate::strategy::{Again, Strategy};
+use models::{Like, like};
 
 /// What the file of a schedule is called.
 const SCHEDULE: &str = "schedule.csv";
 
-/// What torchtitan runs of a strategy.
-pub(crate) fn limited(strategy: Strategy, range: &Range, lost: &mut Vec<String>) -> Strategy {
-    let mut limited = strategy;
+/// What torchtitan runs of a strategy, of a model: what its own models do not have of that is lost too.
+pub(crate) fn limited(strategy: Strategy, range: &Range, model: &Model, lost: &mut Vec<String>) -> Strategy {
+    let layers = strategy.layer_count();
+    let like = like(model, layers);
+    lost.extend(like.iter().flat_map(not_there));
+    let mut limited = further(strategy, like.as_ref(), lost);
+    lost.extend(refused(&limited, model));
     let least = u8::from(limited.context > 1).max(limited.zero);
     let zero = range.nearest(least, limited.pipeline);
     if zero != limited.zero {
@@ -27,6 +36,16 @@ pub(crate) fn limited(strategy: Strategy, range: &Range, lost: &mut Vec<String>)
         ));
         limited.zero = zero;
     }
+    // Devices that share experts are of those that share states.
+    if limited.experts > 1 && (limited.zero == 0 || !limited.sharded.is_multiple_of(limited.experts)) {
+        let (sharded, data) = (if limited.zero == 0 { 1 } else { limited.sharded }, limited.data);
+        lost.push(format!(
+            "experts split over {} devices, states over {sharded}: torchtitan shards them over all {data} there",
+            limited.experts
+        ));
+        limited.zero = range.nearest(limited.zero.max(1), limited.pipeline);
+        limited.sharded = data;
+    }
     if limited.tensor == 1 {
         limited.sequence = false;
     }
@@ -35,6 +54,38 @@ pub(crate) fn limited(strategy: Strategy, range: &Range, lost: &mut Vec<String>)
         limited.element = DType::BF16;
     }
     limited
+}
+
+/// What the model of torchtitan that is like another has not of it, and what it has besides.
+fn not_there(like: &Like) -> Vec<String> {
+    let missing: Vec<Trait> = like.missing.iter().copied().filter(|it| *it != Trait::Further).collect();
+    differences(
+        (&missing, &like.besides),
+        &format!("`{}`, of torchtitan's models the nearest", like.registry),
+    )
+}
+
+/// The same without the layers that predict tokens after the next, where torchtitan does not train these.
+fn further(strategy: Strategy, like: Option<&Like>, lost: &mut Vec<String>) -> Strategy {
+    let trains = like.is_some_and(|it| it.further) && strategy.pipeline == 1 && strategy.context == 1;
+    if trains { strategy } else { strategy.without_further("torchtitan", lost) }
+}
+
+/// What torchtitan refuses to start with.
+fn refused(strategy: &Strategy, model: &Model) -> Vec<String> {
+    let mut refused = Vec::new();
+    if model.tied && strategy.pipeline > 1 {
+        refused.push(format!("{}: torchtitan refuses that with a pipeline", Trait::Tied.words()));
+    }
+    if let (None, Some([_, keys, _])) = (model.latent, model.heads)
+        && !keys.is_multiple_of(strategy.tensor)
+    {
+        refused.push(format!(
+            "{keys} heads of keys over {} tensor parallel devices: torchtitan refuses what these do not divide",
+            strategy.tensor
+        ));
+    }
+    refused
 }
 
 /// The module, and the schedule if it has none of torchtitan's names.
@@ -101,6 +152,9 @@ fn training(strategy: &Strategy, model: &Model) -> Vec<Field> {
         training.push(("dtype", quoted("bfloat16")));
     }
     training.push(("mixed_precision_param", quoted(if bf16 { "bfloat16" } else { "float32" })));
+    if strategy.pipeline > 1 || strategy.experts > 1 {
+        training.push(("disable_cuda_graphs", truth(true)));
+    }
     training
 }
 
@@ -120,13 +174,14 @@ fn module(strategy: &Strategy, model: &Model, schedule: Option<&'static str>) ->
     let mut text = format!(
         "\"\"\"How torchtitan runs a plan of Shardloom: `configured(config)` sets it in a configuration of the model.\n\
          \n\
-         In a registry of configurations, around that of the model that was planned ({} layers), on {} devices:\n\
-         \n    def planned():\n        return configured(llama3_8b())\n\
+         In a registry of configurations, around one {}, on {} devices:\n\
+         \n    def planned():\n        return configured(yours())\n\
          \"\"\"\n\n\
-         {path}from torchtitan.config import ParallelismConfig\n{import}\n\n\
+         {path}from torchtitan.config import ParallelismConfig\n{import}{}\n\n\
          def configured(config):\n    config.parallelism = ParallelismConfig(\n",
-        strategy.layer_count(),
+        around(strategy, model),
         strategy.devices,
+        if strategy.further > 0 { "from torchtitan.models.deepseek_v3.mtp import MTPLoss\n" } else { "" },
     );
     for (name, value) in parallelism(strategy, schedule) {
         text += &format!("        {name}={value},\n");
@@ -135,8 +190,30 @@ fn module(strategy: &Strategy, model: &Model, schedule: Option<&'static str>) ->
     for (name, value) in training(strategy, model) {
         text += &format!("    config.training.{name} = {value}\n");
     }
-    text += &format!("    config.activation_checkpoint = {again}\n    return config\n");
-    text
+    text += &format!("    config.activation_checkpoint = {again}\n");
+    if let (1.., Some(tokens)) = (strategy.further, model.vocabulary) {
+        text += &format!("    config.loss = MTPLoss.Config(mtp_scale=0.1, global_vocab_size={tokens})\n");
+    }
+    text + "    return config\n"
+}
+
+/// Of which model of torchtitan a configuration has to be.
+fn around(strategy: &Strategy, model: &Model) -> String {
+    let layers = strategy.layer_count();
+    let Some(like) = like(model, layers) else { return format!("of a model of {layers} layers") };
+    let (registry, further) = (like.registry, strategy.further);
+    let further = if further > 0 { format!(", num_mtp_layers={further}") } else { String::new() };
+    let differs = like.missing.iter().any(|it| *it != Trait::Further) || !like.besides.is_empty();
+    match (like.flavor, model.hidden) {
+        _ if differs => format!("of a model of yours: its `{registry}` is the nearest, {layers} layers"),
+        (Some(flavor), _) => {
+            format!("with `torchtitan.models.{registry}.model_registry(\"{flavor}\"{further})`")
+        }
+        (None, hidden) => format!(
+            "of its `{registry}` with {layers} layers of {}{further}, a flavor that is yours to add",
+            hidden.map_or_else(String::new, |it| it.to_string())
+        ),
+    }
 }
 
 /// The modules of each stage, by the names that torchtitan's decoders have.

@@ -4,7 +4,7 @@
 //! A plan has the prices of Shardloom's programs. The figures of a framework are fitted to its published runs: what
 //! its host waits for, how fast its attention is, what it has beside computing.
 
-use ::export::model::{Model, STATES};
+use ::export::model::{Model, Trait};
 use ::export::{Exported, Job, Runs, Strategy};
 use cost_models::estimate::Estimate;
 use cost_models::machine::Machine;
@@ -127,10 +127,10 @@ fn unlike(job: &Job<'_>, model: &Model, strategy: &Strategy, states: bool) -> Op
     if !operations.all(|node| causal(&node.op)) {
         return Some("attention is not causal, and prices of frameworks are of decoders");
     }
-    if states && model.unlike.contains(&STATES) {
+    if states && model.traits.contains(&Trait::States) {
         return Some("layers have states that go from token to token, which these arguments do not say");
     }
-    if states && model.gated_otherwise {
+    if states && model.traits.contains(&Trait::GatedOtherwise) {
         return Some(
             "hidden units are gated by another function than SiLU, which these arguments do not say",
         );
@@ -173,7 +173,7 @@ fn sizes(model: &Model, strategy: &Strategy) -> Result<Value, String> {
         model.heads.ok_or_else(|| "the program has no attention in one operation".to_owned())?;
     let units = model.units.or(model.experts.map(|it| it.units));
     let mut config = json!({
-        "model_type": match (model.gated || model.gated_otherwise, model.experts) {
+        "model_type": match (model.gated || model.traits.contains(&Trait::GatedOtherwise), model.experts) {
             (true, None) => "llama",
             (true, Some(_)) => "mixtral",
             (false, _) => "gpt_neox",

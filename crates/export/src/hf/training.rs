@@ -11,6 +11,7 @@ use super::tp_plan;
 use crate::error::ExportError;
 use crate::file::File;
 use crate::job::Job;
+use crate::model::Model;
 use crate::range::Range;
 use crate::strategy::{Again, Strategy};
 
@@ -68,10 +69,10 @@ fn in_parts(strategy: &Strategy) -> bool {
 }
 
 /// The module.
-pub(crate) fn files(strategy: &Strategy, job: &Job<'_>) -> Vec<File> {
+pub(crate) fn files(strategy: &Strategy, job: &Job<'_>, model: &Model, lost: &mut Vec<String>) -> Vec<File> {
     let loaded = in_parts(strategy);
     let plan = if strategy.tensor > 1 {
-        let plan = tp_plan(job);
+        let plan = tp_plan(job, model, lost);
         format!("# How modules are split; those that are not here are as the model has them.\n{plan}\n")
     } else {
         String::new()

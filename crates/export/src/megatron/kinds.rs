@@ -6,6 +6,7 @@
 use planner_ir::DType;
 
 use super::one::{One, number_of, of_model, perhaps, said, switch};
+use crate::model::traits::one_window;
 use crate::model::{Model, small};
 use crate::strategy::Strategy;
 
@@ -74,13 +75,6 @@ fn windows(strategy: &Strategy, model: &Model) -> Option<One> {
         keys.push(of_model("window_attn_skip_freq", format!("{near:?}")));
     }
     Some(said(argument, keys))
-}
-
-/// How many keys queries see, in all layers that have a window, if that is one number.
-pub(super) fn one_window(model: &Model) -> Option<u64> {
-    let mut all = model.windows.iter().flatten();
-    let first = *all.next()?;
-    all.all(|it| *it == first).then_some(first)
 }
 
 /// Which layers have experts, where some have none, and how a token chooses where it is not by softmax.

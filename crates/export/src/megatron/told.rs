@@ -7,9 +7,9 @@
 use plan::Scaling;
 use planner_ir::{DType, Optimizer};
 
-use super::kinds::{grouped, kinds, one_window};
+use super::kinds::{grouped, kinds};
 use super::one::{One, number_of, of_model, perhaps, said, switch};
-use crate::model::Model;
+use crate::model::{Model, Trait};
 use crate::strategy::{Again, Strategy, number};
 
 /// All that is told, in parts with titles.
@@ -18,12 +18,8 @@ pub(crate) struct Told {
     pub(crate) parts: [(&'static str, Vec<One>); 3],
     /// Sizes that the program does not have: an argument and a key of the model.
     missing: Vec<(&'static str, &'static str)>,
-    /// Whether hidden units are gated by what has no argument.
-    gated_otherwise: bool,
-    /// Whether layers have windows of several lengths, of which one can be told.
-    windows: bool,
-    /// What else of the model has no argument.
-    unlike: Vec<&'static str>,
+    /// What of the model has no argument.
+    unlike: Vec<Trait>,
     /// Whether the function that gates is yours to add to Megatron-Bridge, whose keys are no functions.
     pub(crate) bounded: bool,
 }
@@ -39,16 +35,7 @@ impl Told {
             let names: Vec<&str> = self.missing.iter().map(|&it| name(it)).collect();
             lost.push(format!("not found in the program, yours to add: {}", names.join(", ")));
         }
-        if self.gated_otherwise {
-            let words = "hidden units are gated by another function than SiLU: there is an argument for that one alone";
-            lost.push(words.to_owned());
-        }
-        lost.extend(self.unlike.iter().map(|it| format!("{it}: there is no argument for that")));
-        if self.windows {
-            let words =
-                "layers have windows of several lengths, and there is an argument for one: all see every key";
-            lost.push(words.to_owned());
-        }
+        lost.extend(self.unlike.iter().map(|it| format!("{}: there is no argument for that", it.words())));
     }
 }
 
@@ -61,12 +48,25 @@ pub(crate) fn told(strategy: &Strategy, model: &Model) -> Told {
     Told {
         parts: [("the model", model_part), ("parallelism", parallel), ("training", training.collect())],
         missing,
-        gated_otherwise: model.gated_otherwise,
-        windows: model.windows.iter().any(Option::is_some) && one_window(model).is_none(),
-        unlike: model.unlike.clone(),
+        unlike: model.traits.iter().copied().filter(|it| NO_ARGUMENT.contains(it)).collect(),
         bounded: model.bounded.is_some(),
     }
 }
+
+/// What no argument of those that are written describes.
+const NO_ARGUMENT: [Trait; 11] = [
+    Trait::NormsBehind,
+    Trait::NormsOverHeads,
+    Trait::SeveralWindows,
+    Trait::BoundedScores,
+    Trait::OtherFactor,
+    Trait::Beside,
+    Trait::GatedOtherwise,
+    Trait::States,
+    Trait::Multiplied,
+    Trait::BoundedTokens,
+    Trait::HeadBias,
+];
 
 /// A value, or what stands for none.
 fn or_null(value: Option<u64>) -> String {

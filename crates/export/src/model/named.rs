@@ -5,7 +5,7 @@ use std::collections::BTreeSet;
 use plan::Plan;
 use planner_ir::{Source, ValueId};
 
-use super::{Latent, Model};
+use super::{Latent, Model, Trait};
 use crate::layers::{layer, trained};
 
 /// A parameter: its name, and how many numbers it has.
@@ -21,9 +21,9 @@ pub(super) fn look_at(model: &mut Model, stages: &[&Plan]) {
     let of_queries = |it: &str| QUERIES.iter().any(|name| it.ends_with(name));
     model.biases_of_queries = biases.iter().any(|it| of_queries(it));
     model.biases = biases.iter().any(|it| !of_queries(it) && layer(it).is_some() && !is_no_product(it));
-    for (ends, words) in UNLIKE {
-        if all.iter().any(|it| it.0.ends_with(ends)) && !model.unlike.contains(words) {
-            model.unlike.push(words);
+    for (ends, its) in UNLIKE {
+        if all.iter().any(|it| it.0.ends_with(ends)) {
+            model.traits.insert(its);
         }
     }
     model.tied = !all.iter().any(|it| is_head(&it.0, model));
@@ -31,7 +31,7 @@ pub(super) fn look_at(model: &mut Model, stages: &[&Plan]) {
     let norm = ends(".q_norm.weight").or(ends(".q_layernorm.weight"));
     model.query_norms = norm.or(ends(".q_a_layernorm.weight")).is_some();
     if norm.zip(model.heads).is_some_and(|(numbers, [.., size])| numbers > size) {
-        model.unlike.push("queries and keys are normalised over all heads together");
+        model.traits.insert(Trait::NormsOverHeads);
     }
     model.shared_gate = ends(".shared_expert_gate.weight").is_some();
     let shared = ["shared_experts", "shared_expert"];
@@ -52,10 +52,11 @@ const QUERIES: [&str; 8] =
 const PLACES: [&str; 3] = ["wpe", "embed_positions", "position_embeddings"];
 
 /// Ends of names that tell what is not as decoders usually are.
-const UNLIKE: &[(&str, &str)] = &[
-    ("lm_head.bias", "scores of tokens have a bias"),
-    ("post_feedforward_layernorm.weight", "norms are behind attention and units too, or there alone"),
-    ("post_mlp_layernorm.weight", "norms are behind attention and units too, or there alone"),
+const UNLIKE: [(&str, Trait); 4] = [
+    ("lm_head.bias", Trait::HeadBias),
+    ("post_feedforward_layernorm.weight", Trait::NormsBehind),
+    ("post_mlp_layernorm.weight", Trait::NormsBehind),
+    (".eh_proj.weight", Trait::Further),
 ];
 
 /// Whether a bias is none of a linear layer.

@@ -5,50 +5,41 @@ use std::collections::BTreeSet;
 use plan::Plan;
 use planner_ir::{Binary, Graph, Node, NodeId, Op, OpClass, Pairing, Phase, Source, Unary, ValueId};
 
-use super::{Model, small};
+use super::{Model, Trait, small};
 
 /// How far the factor of scores may be from what it usually is, relative to it.
 const NEAR: f64 = 0.01;
-
-/// States that go from token to token.
-pub const STATES: &str = "layers have states that go from token to token";
 
 /// Adds what operations tell to a model of which all else is known.
 pub(super) fn look_at(model: &mut Model, stages: &[&Plan]) {
     for plan in stages {
         let graph = &plan.graph;
         for node in graph.nodes.iter().filter(|it| it.phase == Phase::Forward) {
-            if let Some(words) = unlike(model, graph, node)
-                && !model.unlike.contains(&words)
-            {
-                model.unlike.push(words);
-            }
+            model.traits.extend(unlike(model, graph, node));
         }
     }
     // A stage may begin behind the attention of a layer; the first does not.
-    if stages.first().is_some_and(|it| beside(&it.graph)) && !model.unlike.contains(&STATES) {
-        model.unlike.push("units are beside attention, not behind it");
+    if stages.first().is_some_and(|it| beside(&it.graph)) && !model.traits.contains(&Trait::States) {
+        model.traits.insert(Trait::Beside);
     }
 }
 
 /// What one operation tells.
-fn unlike(model: &Model, graph: &Graph, node: &Node) -> Option<&'static str> {
+fn unlike(model: &Model, graph: &Graph, node: &Node) -> Option<Trait> {
     let shape = &graph.type_of(*node.results.first()?).shape;
     let last = shape.last().copied();
     match &node.op {
-        op if matches!(op.class(), OpClass::Recurrence(_)) => Some(STATES),
-        Op::Attention(it) if it.softcap.0 != 0.0 => Some("scores of attention are bounded"),
+        op if matches!(op.class(), OpClass::Recurrence(_)) => Some(Trait::States),
+        Op::Attention(it) if it.softcap.0 != 0.0 => Some(Trait::BoundedScores),
         Op::Attention(it) if model.latent.is_none() && (it.scale.0 - 1.0).abs() > NEAR => {
             let [.., size] = model.heads?;
             let usual = small(size).sqrt().recip();
-            ((it.scale.0 / usual - 1.0).abs() > NEAR).then_some("scores of attention have another factor")
+            ((it.scale.0 / usual - 1.0).abs() > NEAR).then_some(Trait::OtherFactor)
         }
-        Op::Unary(Unary::Tanh) if shape.len() > 2 && last == model.vocabulary => {
-            Some("scores of tokens are bounded")
-        }
+        Op::Unary(Unary::Tanh) if shape.len() > 2 && last == model.vocabulary => Some(Trait::BoundedTokens),
         Op::Binary(Binary::Mul) if shape.len() > 2 && (last == model.hidden || last == model.vocabulary) => {
             let is_number = |it: &ValueId| graph.type_of(*it).shape.is_empty();
-            node.operands.iter().any(is_number).then_some("values are multiplied by numbers of the model")
+            node.operands.iter().any(is_number).then_some(Trait::Multiplied)
         }
         _ => None,
     }

@@ -343,6 +343,8 @@ const HARMLESS: &[&str] = &[
     "training.gc_freq",
     "training.seed",
     "training.deterministic",
+    "training.disable_cuda_graphs",
+    "loss",
     "training.warmup_steps",
     "training.gc_debug",
     "model.tokenizer_path",

@@ -1,0 +1,142 @@
+//! How the modules of transformers are split over tensor parallel devices, by the names of their parameters.
+//!
+//! Source: transformers 5.24.0, `base_model_tp_plan` in `transformers/models/*/configuration_*.py` for what its modules
+//! bear: what takes apart what a packed product makes, or normalises all heads together, wants it whole; sinks, states
+//! and `Conv1D` are not split. `tests/cases/export/transformers.txt` has these plans.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use crate::job::Job;
+use crate::layers::trained;
+use crate::model::{Model, Trait};
+use crate::placements::{Cut, cuts, of_all_layers};
+
+/// How a module is split.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub(crate) enum Style {
+    /// By columns; the next product takes what it makes in parts.
+    Columns,
+    /// By columns of each of so many parts, which are packed.
+    Packed(u64),
+    /// By columns, and what it makes is brought together.
+    Gathered,
+    /// By rows of what is in parts.
+    Rows,
+    /// By rows of what is whole.
+    RowsOfWhole,
+    /// Not, but its gradients are sums over devices.
+    Summed,
+    /// Not, but gradients of the rotated keys that it makes are (latent attention).
+    SummedKeys,
+}
+
+/// Modules that are split, and those that are not though a plan does: why.
+pub(crate) struct Modules {
+    /// Each by its name, in which `*` stands for the number of a layer.
+    pub(crate) styles: BTreeMap<String, Style>,
+    /// What modules lie in, and what keeps them whole.
+    pub(crate) whole: BTreeMap<String, &'static str>,
+}
+
+/// Those of a job.
+pub(crate) fn modules(job: &Job<'_>, model: &Model) -> Modules {
+    let names: BTreeSet<String> =
+        job.stages().into_iter().flat_map(|plan| trained(plan)).map(|it| of_all_layers(it.1)).collect();
+    let mut around: BTreeMap<String, Vec<(String, Cut)>> = BTreeMap::new();
+    for (name, cut) in cuts(job) {
+        let Some(module) = name.strip_suffix(".weight") else { continue };
+        let (parent, leaf) = module.rsplit_once('.').unwrap_or(("", module));
+        // Routers are modules of their own, which models split as they need.
+        if cut != Cut::Other && !matches!(leaf, "gate" | "router") {
+            around.entry(parent.to_owned()).or_default().push((leaf.to_owned(), cut));
+        }
+    }
+    let mut found = Modules { styles: BTreeMap::new(), whole: BTreeMap::new() };
+    for (parent, inside) in around {
+        let has = |leaf: &str| names.contains(&format!("{parent}.{leaf}"));
+        if let Some(why) = why_whole(&has, &inside) {
+            found.whole.insert(parent, why);
+            continue;
+        }
+        let gathers = has("q_norm.weight") && model.traits.contains(&Trait::NormsOverHeads);
+        let packed = inside.iter().any(|it| matches!(it.1, Cut::Packed(_)));
+        let path = |leaf: &str| if parent.is_empty() { leaf.to_owned() } else { format!("{parent}.{leaf}") };
+        for (leaf, cut) in &inside {
+            let style = match cut {
+                Cut::Columns if gathers || !parent.contains('*') => Style::Gathered,
+                Cut::Columns => Style::Columns,
+                Cut::Packed(parts) => Style::Packed(*parts),
+                Cut::Rows if gathers || packed => Style::RowsOfWhole,
+                Cut::Rows => Style::Rows,
+                Cut::Other => continue,
+            };
+            found.styles.insert(path(leaf), style);
+        }
+        if inside.iter().all(|it| it.1 != Cut::Columns) || gathers {
+            continue;
+        }
+        for (leaf, style) in [
+            ("q_norm", Style::Summed),
+            ("k_norm", Style::Summed),
+            ("q_layernorm", Style::Summed),
+            ("k_layernorm", Style::Summed),
+            ("kv_a_proj_with_mqa", Style::SummedKeys),
+        ] {
+            if has(&format!("{leaf}.weight")) {
+                found.styles.insert(path(leaf), style);
+            }
+        }
+    }
+    found
+}
+
+/// What keeps modules whole that have such parameters, and lie beside such products.
+fn why_whole(has: &dyn Fn(&str) -> bool, inside: &[(String, Cut)]) -> Option<&'static str> {
+    if has("A_log") {
+        return Some("modules with a state");
+    }
+    if has("sinks") {
+        return Some("attention with sinks");
+    }
+    inside.iter().any(|it| it.0.starts_with("c_")).then_some("products of `Conv1D`")
+}
+
+impl Modules {
+    /// In words, which modules have on each device all that they make, though a plan splits it.
+    pub(crate) fn lost(&self, title: &str) -> Vec<String> {
+        let whole = self
+            .whole
+            .iter()
+            .map(|(parent, why)| format!("`{parent}` is not in parts: {title} does not split {why}"));
+        let gathered = self.styles.iter().filter(|(module, style)| {
+            module.contains('*') && matches!(style, Style::Gathered | Style::Packed(_))
+        });
+        let gathered = gathered.map(|(module, _)| {
+            format!("what `{module}` makes is brought together: {title} has it whole on each device there")
+        });
+        whole.chain(gathered).collect()
+    }
+
+    /// The same for a runtime that brings nothing together, but splits two packed parts whose halves are multiplied.
+    pub(crate) fn without_gathers(mut self) -> Self {
+        let parent = |module: &String| module.rsplit_once('.').map_or("", |it| it.0).to_owned();
+        let gate =
+            |module: &str, style: Style| style == Style::Packed(2) && module.ends_with(".gate_up_proj");
+        let halves: BTreeSet<String> =
+            self.styles.iter().filter(|it| gate(it.0, *it.1)).map(|it| parent(it.0)).collect();
+        let gathers = |it: &(&String, &Style)| {
+            it.0.contains('*')
+                && !halves.contains(&parent(it.0))
+                && matches!(it.1, Style::Gathered | Style::Packed(_) | Style::RowsOfWhole)
+        };
+        let apart: BTreeSet<String> = self.styles.iter().filter(gathers).map(|it| parent(it.0)).collect();
+        self.styles.retain(|module, _| !apart.contains(&parent(module)));
+        for (module, style) in &mut self.styles {
+            if *style == Style::RowsOfWhole && halves.contains(&parent(module)) {
+                *style = Style::Rows;
+            }
+        }
+        self.whole.extend(apart.into_iter().map(|it| (it, "what takes products apart that are whole")));
+        self
+    }
+}
