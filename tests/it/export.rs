@@ -1,5 +1,6 @@
 //! Plans in the words of other runtimes.
 
+mod arguments; // what runtimes are told, held against what they take
 mod families; // what Megatron-LM is told of models
 mod scored; // what is written for frameworks that train, read back
 mod traces; // what is simulated, read back

@@ -1,28 +1,57 @@
-//! What Megatron-LM is told of families of models: what it insists on, and what it has no argument for.
+//! What frameworks are told of families of models: what they insist on, and what they have no words for.
 //!
-//! Source: Megatron-LM, `megatron/training/arguments.py`, `validate_args`, version core 0.16.
+//! Source: Megatron-LM, `megatron/training/arguments.py`, `validate_args`, version core 0.16; for the others the files
+//! that name their tables.
 
 use std::fs;
 
 use serde_json::Value;
 
+use super::arguments::held;
 use crate::cli::{Folder, works};
 use crate::tidy::root;
 
-/// The script for a configuration of the cases that is planned so, and what is lost.
-fn told(model: &str, more: &[&str]) -> (String, Vec<String>) {
-    let folder = Folder::new(&format!("families-{model}"));
+/// What is written for a configuration of the cases that is planned so, and what is lost.
+fn exported_to(target: &str, model: &str, more: &[&str]) -> (String, Vec<String>) {
+    let folder = Folder::new(&format!("families-{target}-{model}"));
     let config = root().join(format!("tests/cases/models/{model}/config.json"));
     let (plan, to) = (folder.path("plan.json"), folder.path("out"));
-    let fixed =
-        ["plan", config.to_str().unwrap(), "-o", &plan, "--machine", "h100-80g-4x", "--in-time", "never"];
+    let fixed = [
+        "plan",
+        "--config",
+        config.to_str().unwrap(),
+        "-o",
+        &plan,
+        "--machine",
+        "h100-80g-4x",
+        "--in-time",
+        "never",
+    ];
     let sizes = ["--dim", "batch=4", "--dim", "sequence=16", "--mode", "train", "--loss", "loss"];
-    let how = ["--precision", "bf16", "--for", "megatron"];
+    let how = ["--precision", "bf16", "--for", target];
     works(&[&fixed[..], &sizes, &how, more].concat());
     let said: Value =
-        serde_json::from_str(&works(&["export", &plan, "--to", "megatron", "-o", &to, "--json"])).unwrap();
+        serde_json::from_str(&works(&["export", &plan, "--to", target, "-o", &to, "--json"])).unwrap();
     let lost = said["lost"].as_array().unwrap().iter().map(|it| it.as_str().unwrap().to_owned()).collect();
-    (fs::read_to_string(format!("{to}/megatron.sh")).unwrap(), lost)
+    let file = said["files"][0].as_str().unwrap();
+    (fs::read_to_string(format!("{to}/{file}")).unwrap(), lost)
+}
+
+/// The same for Megatron-LM, whose arguments are held against those that there are.
+fn told(model: &str, more: &[&str]) -> (String, Vec<String>) {
+    let (script, lost) = exported_to("megatron", model, more);
+    held("megatron", &script);
+    (script, lost)
+}
+
+/// Each of these is said of what is lost, and nothing else is.
+fn lost_is(model: &str, lost: &[String], expected: &[&str]) {
+    for words in expected {
+        assert!(lost.iter().any(|it| it.contains(words)), "{model}: no `{words}` in {lost:?}");
+    }
+    let besides: Vec<&String> =
+        lost.iter().filter(|it| !expected.iter().any(|words| it.contains(words))).collect();
+    assert!(besides.is_empty(), "{model}: {besides:?}");
 }
 
 /// What Megatron-LM refuses to start without, or computes something else without.
@@ -74,5 +103,92 @@ fn what_megatron_has_no_argument_for_is_lost() {
         for words in expected {
             assert!(lost.iter().any(|it| it.contains(words)), "{model}: no `{words}` in {lost:?}");
         }
+    }
+}
+
+/// torchtitan has a model that is like a few, and what that is not is said.
+#[test]
+fn what_torchtitan_has_no_model_for_is_lost() {
+    for (model, like, expected) in [
+        ("llama", "its `llama3` with 2 layers of 16, a flavor", &[][..]),
+        ("qwen3", "its `qwen3` with 2 layers of 16, a flavor", &[]),
+        ("qwen3_moe", "its `qwen3` is the nearest", &["some layers have no experts: not in `qwen3`"]),
+        ("gpt_oss", "its `gpt_oss` with", &[]),
+        ("deepseek_v3", "its `deepseek_v3` with", &[]),
+        ("mistral", "its `llama3` is the nearest", &["a window of keys: not in `llama3`"]),
+        ("qwen2", "its `llama3` is the nearest", &["queries, keys and values have biases: not in `llama3`"]),
+        ("mixtral", "its `qwen3` is the nearest", &["queries and keys are normalised in `qwen3`"]),
+        ("smollm3", "`llama3`", &["some layers have no positions: not in"]),
+        ("granite", "`llama3`", &["multiplied by numbers", "another factor"]),
+        ("olmo2", "`qwen3`", &["norms are behind", "over all heads together"]),
+        (
+            "gemma2",
+            "`llama3`",
+            &[
+                "gated by another",
+                "attention are bounded",
+                "tokens are bounded",
+                "norms are behind",
+                "multiplied by",
+                "another factor",
+                "window",
+            ],
+        ),
+        (
+            "phi",
+            "`llama3`",
+            &[
+                "units are beside",
+                "have no gate",
+                "norms subtract",
+                "a part of each head",
+                "products have biases",
+                "tokens have a bias",
+            ],
+        ),
+        ("mamba2", "`llama3`", &["states that go from token to token"]),
+    ] {
+        let (module, lost) = exported_to("torchtitan", model, &["--mesh", "4"]);
+        assert!(module.contains(like), "{model}: no `{like}` in {module}");
+        lost_is(model, &lost, expected);
+    }
+}
+
+/// Layers that predict tokens after the next are trained by torchtitan where it has neither stages nor split sequences.
+#[test]
+fn torchtitan_trains_further_tokens() {
+    let (module, lost) = exported_to("torchtitan", "deepseek_v3_further", &["--mesh", "4"]);
+    lost_is("deepseek_v3_further", &lost, &[]);
+    assert!(module.contains("num_mtp_layers=2, a flavor"), "{module}");
+    assert!(module.contains("config.loss = MTPLoss.Config(mtp_scale=0.1, global_vocab_size="), "{module}");
+    // Experts wait for the host to know how many tokens come.
+    assert!(module.contains("config.training.disable_cuda_graphs = True"), "{module}");
+}
+
+/// Modules of transformers are split as they bear it: what takes apart what a packed product makes has it whole.
+#[test]
+fn modules_are_split_as_transformers_can() {
+    let one = ["--mesh", "2", "--machine", "h100-80g-2x", "--dim", "batch=1"];
+    for (model, rules, expected) in [
+        ("llama", &["self_attn.q_proj\": \"colwise\"", "self_attn.o_proj\": \"rowwise\""][..], &[][..]),
+        ("qwen3", &["self_attn.q_norm\": \"replicated_with_grad_allreduce\""], &[]),
+        (
+            "phi3",
+            &[
+                "self_attn.qkv_proj\": \"colwise_gather_output\"",
+                "self_attn.o_proj\": \"rowwise_split_input\"",
+            ],
+            &["qkv_proj` makes is brought together", "gate_up_proj` makes is brought together"],
+        ),
+        ("olmo2", &["self_attn.v_proj\": \"colwise_gather_output\""], &["_proj` makes is brought together"]),
+        ("gpt2", &[], &["does not split products of `Conv1D`"]),
+        ("gpt_oss", &[], &["does not split attention with sinks"]),
+        ("deepseek_v3", &["self_attn.kv_a_proj_with_mqa\": \"mla_kv_a_proj\""], &[]),
+    ] {
+        let (module, lost) = exported_to("hf", model, &one);
+        for rule in rules {
+            assert!(module.contains(rule), "{model}: no {rule} in {module}\n{lost:?}");
+        }
+        lost_is(model, &lost, expected);
     }
 }

@@ -7,13 +7,14 @@ use plan::{Assignment, Transfer};
 use planner_ir::{Move, Source};
 use serde_json::Value;
 
+use super::arguments::held;
 use super::{config, exported, read};
 use crate::cli::{Folder, fails, says, works};
 use crate::pages::compare;
 use crate::tidy::root;
 
 const STEPS: [&str; 2] = ["prefill", "decode"];
-const SERVERS: [&str; 4] = ["vllm", "sglang", "trtllm", "hf"];
+pub(super) const SERVERS: [&str; 4] = ["vllm", "sglang", "trtllm", "hf"];
 /// Targets that deploy servers, and of which kind.
 const DEPLOYED: [(&str, &str); 3] =
     [("dynamo", "vllm"), ("dynamo-sglang", "sglang"), ("dynamo-trtllm", "trtllm")];
@@ -111,68 +112,17 @@ fn told(text: &str) -> BTreeSet<String> {
     told
 }
 
-/// The names that stand in what a server is given: arguments, keys, and words of Python.
-fn names(target: &str, text: &str) -> BTreeSet<String> {
-    let python = |line: &str| -> Vec<String> {
-        let named = line.split(['(', ',', ' ', ')']).filter_map(|it| it.split_once('='));
-        let named = named.map(|it| it.0.to_owned()).filter(|it| *it == it.to_lowercase() && !it.is_empty());
-        let styles = line.trim().strip_suffix("\",").and_then(|it| it.rsplit_once('"'));
-        named.chain(styles.map(|it| it.1.to_owned())).collect()
-    };
-    let of_line = |line: &str| match line.trim() {
-        it if it.starts_with('#') || it.starts_with("from ") => Vec::new(),
-        _ if target == "hf" => python(line),
-        it => {
-            let words = it.split([' ', '(', ')']).filter(|word| word.starts_with("--") && word.len() > 2);
-            let key = it
-                .split_once(':')
-                .map(|it| it.0)
-                .filter(|it| it.chars().all(|c| c.is_lowercase() || c == '_'));
-            words.chain(key).map(str::to_owned).collect()
-        }
-    };
-    text.lines()
-        .skip_while(|line| !line.starts_with("---- "))
-        .filter(|line| !line.starts_with("---- "))
-        .flat_map(of_line)
-        .collect()
-}
-
-/// Every name that is written is one that the runtime has, and no other is listed.
-#[test]
-fn names_of_servers_are_known() {
-    let known = fs::read_to_string(root().join("tests/cases/export/names.txt")).unwrap();
-    for target in SERVERS {
-        let rows = known.lines().filter_map(|line| line.strip_prefix(target)?.split(' ').nth(1));
-        let known: BTreeSet<String> = rows.map(str::to_owned).collect();
-        let mut used = BTreeSet::new();
-        for case in ["heads", "experts", "groups", "units"] {
-            let path = format!("tests/cases/export/served-{case}-{target}.txt");
-            used.extend(names(target, &fs::read_to_string(root().join(path)).unwrap()));
-        }
-        assert_eq!(used, known, "{target}");
-    }
-}
-
-/// The same of what trains with transformers.
-#[test]
-fn names_of_trainers_are_known() {
-    let known = fs::read_to_string(root().join("tests/cases/export/names.txt")).unwrap();
-    let rows = known.lines().filter_map(|line| line.strip_prefix("trainer ")?.split(' ').next());
-    let known: BTreeSet<String> = rows.map(str::to_owned).collect();
-    let mut used = BTreeSet::new();
-    for case in ["tensor", "sharded", "experts"] {
-        let path = root().join(format!("tests/cases/export/{case}-hf.txt"));
-        used.extend(names("hf", &fs::read_to_string(path).unwrap()));
-    }
-    assert_eq!(used, known);
-}
-
 /// What a plan's steps take, and what they take there (seconds), with what is lost.
 fn prices(folder: &Folder, plan: &str, target: &str, steps: &[&str]) -> (Vec<[f64; 2]>, Vec<String>) {
     let to = folder.path(&format!("priced-{target}"));
     let text = works(&["export", plan, "--to", target, "-o", &to, "--force", "--json"]);
     let said: Value = serde_json::from_str(&text).unwrap();
+    for file in fs::read_dir(&to).unwrap().map(|it| it.unwrap()).filter(|_| target != "hf") {
+        let text = fs::read_to_string(file.path()).unwrap();
+        if !file.file_name().to_str().unwrap().starts_with("dynamo") {
+            held(target, &format!("---- {}\n{text}", file.file_name().to_str().unwrap()));
+        }
+    }
     let lost = said["lost"].as_array().unwrap().iter().map(|it| it.as_str().unwrap().to_owned()).collect();
     let seconds = [&said["seconds"], &said["there"]["seconds"]];
     let of = |name: &&str| seconds.map(|it| it.get(*name).unwrap_or(it).as_f64().unwrap());
