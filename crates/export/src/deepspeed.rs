@@ -117,9 +117,12 @@ pub(crate) fn files(strategy: &Strategy, job: &Job<'_>, model: &Model, lost: &mu
 /// is lost.
 fn specs(job: &Job<'_>, model: &Model, lost: &mut Vec<String>) -> Vec<Value> {
     let modules = modules(job, model).without_gathers();
-    lost.extend(modules.whole.iter().map(|(parent, why)| {
-        format!("`{parent}` is computed whole by all tensor parallel devices: AutoTP does not split {why}")
-    }));
+    lost.extend(
+        modules
+            .whole
+            .iter()
+            .map(|(parent, why)| format!("`{parent}` is not in parts: AutoTP does not split {why}")),
+    );
     let mut patterns: BTreeMap<Style, Vec<String>> = BTreeMap::new();
     for (module, style) in &modules.styles {
         patterns.entry(*style).or_default().push(pattern(&format!("{module}.weight")));

@@ -73,6 +73,10 @@ pub(crate) fn files(serving: &Serving, job: &Job<'_>, model: &Model, lost: &mut 
 fn tp_plan(job: &Job<'_>, model: &Model, lost: &mut Vec<String>) -> String {
     let modules = modules(job, model);
     lost.extend(modules.lost("transformers"));
+    if modules.styles.is_empty() && modules.whole.is_empty() {
+        // What a plan does not split the model does.
+        return "TP_PLAN = \"auto\"\n".to_owned();
+    }
     let name = |style: Style| match style {
         Style::Columns => "colwise",
         Style::Packed(_) | Style::Gathered => "colwise_gather_output",

@@ -46,8 +46,8 @@ pub(crate) fn modules(job: &Job<'_>, model: &Model) -> Modules {
     for (name, cut) in cuts(job) {
         let Some(module) = name.strip_suffix(".weight") else { continue };
         let (parent, leaf) = module.rsplit_once('.').unwrap_or(("", module));
-        // Routers are modules of their own, which models split as they need.
-        if cut != Cut::Other && !matches!(leaf, "gate" | "router") {
+        // Routers and gates are modules of their own, which models split as they need.
+        if cut != Cut::Other && !matches!(leaf, "gate" | "router" | "shared_expert_gate") {
             around.entry(parent.to_owned()).or_default().push((leaf.to_owned(), cut));
         }
     }
@@ -62,6 +62,10 @@ pub(crate) fn modules(job: &Job<'_>, model: &Model) -> Modules {
         let packed = inside.iter().any(|it| matches!(it.1, Cut::Packed(_)));
         let path = |leaf: &str| if parent.is_empty() { leaf.to_owned() } else { format!("{parent}.{leaf}") };
         for (leaf, cut) in &inside {
+            if *cut == Cut::Rows && !LAST.contains(&leaf.as_str()) {
+                found.whole.insert(path(leaf), "products of what is whole");
+                continue;
+            }
             let style = match cut {
                 Cut::Columns if gathers || !parent.contains('*') => Style::Gathered,
                 Cut::Columns => Style::Columns,
@@ -89,6 +93,9 @@ pub(crate) fn modules(job: &Job<'_>, model: &Model) -> Modules {
     }
     found
 }
+
+/// Products that take what others have made in parts.
+const LAST: [&str; 8] = ["o_proj", "down_proj", "dense", "dense_4h_to_h", "fc2", "out_proj", "c_proj", "w2"];
 
 /// What keeps modules whole that have such parameters, and lie beside such products.
 fn why_whole(has: &dyn Fn(&str) -> bool, inside: &[(String, Cut)]) -> Option<&'static str> {
