@@ -129,14 +129,14 @@ fn specs(job: &Job<'_>, model: &Model, lost: &mut Vec<String>) -> Vec<Value> {
     }
     let spec = |(style, patterns): (Style, Vec<String>)| {
         let kind = match style {
-            Style::Columns | Style::Packed(_) | Style::Gathered => "column",
+            Style::Columns | Style::Halves | Style::Gathered => "column",
             Style::Rows | Style::RowsOfWhole => "row",
             Style::Summed | Style::SummedKeys => "skip",
         };
         let mut spec = json!({ "patterns": patterns, "partition_type": kind });
         match style {
-            Style::Packed(parts) => {
-                spec["shape"] = json!([parts, -1]);
+            Style::Halves => {
+                spec["shape"] = json!([2, -1]);
                 spec["partition_dim"] = json!(0);
             }
             Style::Gathered => spec["gather_output"] = json!(true),

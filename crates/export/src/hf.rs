@@ -79,7 +79,7 @@ fn tp_plan(job: &Job<'_>, model: &Model, lost: &mut Vec<String>) -> String {
     }
     let name = |style: Style| match style {
         Style::Columns => "colwise",
-        Style::Packed(_) | Style::Gathered => "colwise_gather_output",
+        Style::Halves | Style::Gathered => "colwise_gather_output",
         Style::Rows => "rowwise",
         Style::RowsOfWhole => "rowwise_split_input",
         Style::Summed => "replicated_with_grad_allreduce",

@@ -16,8 +16,8 @@ use crate::placements::{Cut, cuts, of_all_layers};
 pub(crate) enum Style {
     /// By columns; the next product takes what it makes in parts.
     Columns,
-    /// By columns of each of so many parts, which are packed.
-    Packed(u64),
+    /// By columns of each of two parts that are multiplied, gates and the way up.
+    Halves,
     /// By columns, and what it makes is brought together.
     Gathered,
     /// By rows of what is in parts.
@@ -59,7 +59,7 @@ pub(crate) fn modules(job: &Job<'_>, model: &Model) -> Modules {
             continue;
         }
         let gathers = has("q_norm.weight") && model.traits.contains(&Trait::NormsOverHeads);
-        let packed = inside.iter().any(|it| matches!(it.1, Cut::Packed(_)));
+        let packed = inside.iter().any(|it| it.1 == Cut::Columns && PACKED.contains(&it.0.as_str()));
         let path = |leaf: &str| if parent.is_empty() { leaf.to_owned() } else { format!("{parent}.{leaf}") };
         for (leaf, cut) in &inside {
             if *cut == Cut::Rows && !LAST.contains(&leaf.as_str()) {
@@ -67,9 +67,9 @@ pub(crate) fn modules(job: &Job<'_>, model: &Model) -> Modules {
                 continue;
             }
             let style = match cut {
-                Cut::Columns if gathers || !parent.contains('*') => Style::Gathered,
+                Cut::Columns if leaf == HALVES => Style::Halves,
+                Cut::Columns if gathers || packed || !parent.contains('*') => Style::Gathered,
                 Cut::Columns => Style::Columns,
-                Cut::Packed(parts) => Style::Packed(*parts),
                 Cut::Rows if gathers || packed => Style::RowsOfWhole,
                 Cut::Rows => Style::Rows,
                 Cut::Other => continue,
@@ -94,6 +94,12 @@ pub(crate) fn modules(job: &Job<'_>, model: &Model) -> Modules {
     found
 }
 
+/// The product whose halves are multiplied.
+const HALVES: &str = "gate_up_proj";
+
+/// Products of which modules take apart what they make, by sizes of the whole.
+const PACKED: [&str; 3] = ["qkv_proj", HALVES, "Wqkv"];
+
 /// Products that take what others have made in parts.
 const LAST: [&str; 8] = ["o_proj", "down_proj", "dense", "dense_4h_to_h", "fc2", "out_proj", "c_proj", "w2"];
 
@@ -116,7 +122,7 @@ impl Modules {
             .iter()
             .map(|(parent, why)| format!("`{parent}` is not in parts: {title} does not split {why}"));
         let gathered = self.styles.iter().filter(|(module, style)| {
-            module.contains('*') && matches!(style, Style::Gathered | Style::Packed(_))
+            module.contains('*') && matches!(style, Style::Gathered | Style::Halves)
         });
         let gathered = gathered.map(|(module, _)| {
             format!("what `{module}` makes is brought together: {title} has it whole on each device there")
@@ -124,22 +130,17 @@ impl Modules {
         whole.chain(gathered).collect()
     }
 
-    /// The same for a runtime that brings nothing together, but splits two packed parts whose halves are multiplied.
+    /// The same for a runtime that brings nothing together, but splits halves.
     pub(crate) fn without_gathers(mut self) -> Self {
-        let parent = |module: &String| module.rsplit_once('.').map_or("", |it| it.0).to_owned();
-        let gate =
-            |module: &str, style: Style| style == Style::Packed(2) && module.ends_with(".gate_up_proj");
-        let halves: BTreeSet<String> =
-            self.styles.iter().filter(|it| gate(it.0, *it.1)).map(|it| parent(it.0)).collect();
-        let gathers = |it: &(&String, &Style)| {
-            it.0.contains('*')
-                && !halves.contains(&parent(it.0))
-                && matches!(it.1, Style::Gathered | Style::Packed(_) | Style::RowsOfWhole)
+        let parent = |module: &str| module.rsplit_once('.').map_or("", |it| it.0).to_owned();
+        let of = |is: &dyn Fn(&str, Style) -> bool| -> BTreeSet<String> {
+            self.styles.iter().filter(|(module, style)| is(module, **style)).map(|it| parent(it.0)).collect()
         };
-        let apart: BTreeSet<String> = self.styles.iter().filter(gathers).map(|it| parent(it.0)).collect();
+        let halves = of(&|_, style| style == Style::Halves);
+        let apart = of(&|module, style| style == Style::Gathered && module.contains('*'));
         self.styles.retain(|module, _| !apart.contains(&parent(module)));
-        for (module, style) in &mut self.styles {
-            if *style == Style::RowsOfWhole && halves.contains(&parent(module)) {
+        for (_, style) in self.styles.iter_mut().filter(|it| halves.contains(&parent(it.0))) {
+            if *style == Style::RowsOfWhole {
                 *style = Style::Rows;
             }
         }

@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 
 use plan::{Parameter, Plan, Split, Use, parameters};
-use planner_ir::{AxisId, Digit, Layout, Mesh, Type, ValueId};
+use planner_ir::{AxisId, Layout, Mesh, Type, ValueId};
 use serde_json::{Value, json};
 
 use crate::job::Job;
@@ -159,8 +159,6 @@ fn module(axes: &[Vec<Use>]) -> Option<[Vec<Placement>; 2]> {
 pub enum Cut {
     /// By what of a product's results it alone has.
     Columns,
-    /// So, in each of so many parts of them.
-    Packed(u64),
     /// By what is summed.
     Rows,
     /// In another way.
@@ -180,10 +178,7 @@ pub fn cuts(job: &Job<'_>) -> BTreeMap<String, Cut> {
             });
             let cut = match split.min_by_key(|it| *it != Split::Columns) {
                 None => continue,
-                Some(Split::Columns) => match parts(plan, parameter) {
-                    1 => Cut::Columns,
-                    parts => Cut::Packed(parts),
-                },
+                Some(Split::Columns) => Cut::Columns,
                 Some(Split::Rows) => Cut::Rows,
                 Some(_) => Cut::Other,
             };
@@ -193,16 +188,6 @@ pub fn cuts(job: &Job<'_>) -> BTreeMap<String, Cut> {
         }
     }
     found
-}
-
-/// Into how many parts a parameter falls each of which is split by columns.
-fn parts(plan: &Plan, parameter: &Parameter) -> u64 {
-    let is_split = |axis: AxisId| parameter.uses(plan, axis).contains(&Use::Split(Split::Columns));
-    let of_dim = |digits: &Vec<Digit>| {
-        let split = digits.iter().position(|it| !it.is_free() && it.plain().is_some_and(is_split))?;
-        Some(digits[..split].iter().filter(|it| it.is_free()).map(|it| it.size).product())
-    };
-    plan.layouts[parameter.value.0].dims.iter().find_map(of_dim).unwrap_or(1)
 }
 
 /// A name in which `*` stands for the number of the layer.

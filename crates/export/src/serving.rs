@@ -241,9 +241,9 @@ impl Serving {
         }
     }
 
-    /// Of so many bytes what share these are, in thousandths, rounded down.
+    /// Of so many bytes what share these are, in thousandths, rounded down; servers take none of less than one.
     pub(crate) fn share(part: u64, whole: u64) -> String {
-        let thousandths = u128::from(part) * 1000 / u128::from(whole.max(1));
+        let thousandths = (u128::from(part) * 1000 / u128::from(whole.max(1))).max(1);
         let text = format!("{}.{:03}", thousandths / 1000, thousandths % 1000);
         text.trim_end_matches('0').trim_end_matches('.').to_owned()
     }

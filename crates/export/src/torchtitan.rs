@@ -205,12 +205,14 @@ fn around(strategy: &Strategy, model: &Model) -> String {
     let further = if further > 0 { format!(", num_mtp_layers={further}") } else { String::new() };
     let differs = like.missing.iter().any(|it| *it != Trait::Further) || !like.besides.is_empty();
     match (like.flavor, model.hidden) {
-        _ if differs => format!("of a model of yours: its `{registry}` is the nearest, {layers} layers"),
+        _ if differs => {
+            format!("of a model of yours with {layers} layers: torchtitan's `{registry}` is the nearest")
+        }
         (Some(flavor), _) => {
             format!("with `torchtitan.models.{registry}.model_registry(\"{flavor}\"{further})`")
         }
         (None, hidden) => format!(
-            "of its `{registry}` with {layers} layers of {}{further}, a flavor that is yours to add",
+            "of torchtitan's `{registry}` with {layers} layers of {}{further}, a flavor that is yours to add",
             hidden.map_or_else(String::new, |it| it.to_string())
         ),
     }

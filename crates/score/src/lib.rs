@@ -12,3 +12,6 @@ pub mod space;
 pub mod errors;
 
 pub mod told;
+
+#[cfg(test)]
+mod recipes;

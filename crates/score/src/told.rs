@@ -138,7 +138,7 @@ fn unlike(job: &Job<'_>, model: &Model, strategy: &Strategy, states: bool) -> Op
     None
 }
 
-fn priced(
+pub(crate) fn priced(
     runner: Runner,
     (text, told): (&str, &Strategy),
     beside: &Beside,

@@ -69,16 +69,19 @@ fn is(kind: &str, value: &[&str]) -> bool {
     }
 }
 
-/// The words of a line of a shell: what is between single quotes is one, and so is what a variable stands for.
+/// The words of a line of a shell: what is between quotes is one.
 fn words(line: &str) -> Vec<String> {
-    let mut found = Vec::new();
-    for (place, part) in line.split('\'').enumerate() {
-        if place % 2 == 1 {
-            found.push(part.to_owned());
-        } else {
-            found.extend(part.split_whitespace().map(str::to_owned));
+    let mut found = vec![String::new()];
+    let mut open = None;
+    for letter in line.chars() {
+        match open {
+            Some(quote) if letter == quote => open = None,
+            None if letter == '\'' || letter == '"' => open = Some(letter),
+            None if letter == ' ' => found.push(String::new()),
+            _ => found.last_mut().unwrap().push(letter),
         }
     }
+    found.retain(|it| !it.is_empty());
     found
 }
 
@@ -117,7 +120,7 @@ pub(super) fn held(target: &str, text: &str) -> BTreeSet<String> {
         let kind = table.get(&(target.to_owned(), name.clone()));
         let kind = kind.unwrap_or_else(|| panic!("{target} has no {name}: expected one of arguments.txt"));
         // What a shell puts in is a number of a node, or an address.
-        let values: Vec<&str> = values.iter().map(|it| if it == "\"$NODE\"" { "1" } else { it }).collect();
+        let values: Vec<&str> = values.iter().map(|it| if it == "$NODE" { "1" } else { it }).collect();
         assert!(is(kind, &values), "{target}: {name} {values:?} is no {kind}");
         names.insert(name);
     }

@@ -16,20 +16,12 @@ fn exported_to(target: &str, model: &str, more: &[&str]) -> (String, Vec<String>
     let folder = Folder::new(&format!("families-{target}-{model}"));
     let config = root().join(format!("tests/cases/models/{model}/config.json"));
     let (plan, to) = (folder.path("plan.json"), folder.path("out"));
-    let fixed = [
-        "plan",
-        "--config",
-        config.to_str().unwrap(),
-        "-o",
-        &plan,
-        "--machine",
-        "h100-80g-4x",
-        "--in-time",
-        "never",
-    ];
-    let sizes = ["--dim", "batch=4", "--dim", "sequence=16", "--mode", "train", "--loss", "loss"];
+    let fixed = ["plan", "--config", config.to_str().unwrap(), "-o", &plan, "--machine", "h100-80g-4x"];
+    let sizes = ["--dim", "sequence=16", "--mode", "train", "--loss", "loss"];
     let how = ["--precision", "bf16", "--for", target];
-    works(&[&fixed[..], &sizes, &how, more].concat());
+    let alone: &[&str] =
+        if more.contains(&"auto") { &[] } else { &["--in-time", "never", "--dim", "batch=4"] };
+    works(&[&fixed[..], &sizes, &how, alone, more].concat());
     let said: Value =
         serde_json::from_str(&works(&["export", &plan, "--to", target, "-o", &to, "--json"])).unwrap();
     let lost = said["lost"].as_array().unwrap().iter().map(|it| it.as_str().unwrap().to_owned()).collect();
@@ -112,13 +104,17 @@ fn what_megatron_has_no_argument_for_is_lost() {
 fn what_torchtitan_has_no_model_for_is_lost() {
     let split = "torchtitan shards them over all 4 there";
     for (model, like, expected) in [
-        ("qwen3", "its `qwen3` with 2 layers of 16, a flavor", &[][..]),
-        ("qwen3_moe", "its `qwen3` with 2 layers of 16, a flavor", &[split]),
-        ("gpt_oss", "its `gpt_oss` with", &[split]),
-        ("deepseek_v3", "its `deepseek_v3` with", &[split]),
-        ("llama", "its `llama3` is the nearest", &["products have biases: not in `llama3`"]),
-        ("mistral", "its `llama3` is the nearest", &["a window of keys: not in `llama3`"]),
-        ("mixtral", "its `qwen3` is the nearest", &["queries and keys are normalised in `qwen3`", split]),
+        ("qwen3", "torchtitan's `qwen3` with 2 layers of 16, a flavor", &[][..]),
+        ("qwen3_moe", "torchtitan's `qwen3` with 2 layers of 16, a flavor", &[split]),
+        ("gpt_oss", "torchtitan's `gpt_oss` with", &[split]),
+        ("deepseek_v3", "torchtitan's `deepseek_v3` with", &[split]),
+        ("llama", "torchtitan's `llama3` is the nearest", &["products have biases: not in `llama3`"]),
+        ("mistral", "torchtitan's `llama3` is the nearest", &["a window of keys: not in `llama3`"]),
+        (
+            "mixtral",
+            "torchtitan's `qwen3` is the nearest",
+            &["queries and keys are normalised in `qwen3`", split],
+        ),
         ("smollm3", "`llama3`", &["some layers have no positions: not in"]),
         ("granite", "`llama3`", &["multiplied by numbers", "another factor"]),
         ("olmo2", "`qwen3`", &["norms are behind", "over all heads together"]),
