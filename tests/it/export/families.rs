@@ -190,7 +190,7 @@ fn modules_are_split_as_transformers_can() {
         ("gpt2", &["does not split products of `Conv1D`"]),
         ("gpt_oss", &["does not split attention with sinks"]),
         ("mamba2", &["does not split modules with a state"]),
-        ("deepseek_v3", &["q_a_proj` is not in parts"]),
+        ("deepseek_v3", &["q_a_proj` is not in parts", "kv_a_proj_with_mqa` is not in parts"]),
     ] {
         let (module, lost) = exported_to("hf", model, &SPLIT);
         let lost: Vec<String> =

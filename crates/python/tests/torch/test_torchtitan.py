@@ -13,8 +13,10 @@ from unittest import mock
 from exporting import DEVICES, PLANS, Exporting
 
 ROOT = Path(__file__).resolve().parents[4]
-# What torchtitan imports for data, tokens and logs. A configuration has nothing of it.
-ABSENT = ("datasets", "tensorboard", "tokenizers", "torch.utils.tensorboard", "torchdata")
+# Kernels in Triton.
+KERNELS = "torchtitan.distributed.minimal_async_ep.kernels"
+# What torchtitan imports for data, tokens, logs and kernels. A configuration has nothing of it.
+ABSENT = ("datasets", "tensorboard", "tokenizers", "torch.utils.tensorboard", "torchdata", KERNELS)
 
 
 class Absent(types.ModuleType):
@@ -23,7 +25,7 @@ class Absent(types.ModuleType):
     def __getattr__(self, name: str) -> type:
         if name.startswith("__"):
             raise AttributeError(name)
-        return type(name, (), {})
+        return type(name, (), {"__init__": lambda self, *_, **__: None})
 
 
 class Absents:
