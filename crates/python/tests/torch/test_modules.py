@@ -1,8 +1,12 @@
 """Modules of PyTorch are planned: their graphs have the names of parameters and none of their numbers."""
 
-import unittest
+import re
+import sys
 import tempfile
+import types
+import unittest
 from pathlib import Path
+from unittest import mock
 
 import torch
 from torch import nn
@@ -113,6 +117,30 @@ class Modules(unittest.TestCase):
             nn.Linear(8, 4), inputs={"input": "f32[batch,8]"}, dims={"batch": 2}, machine="cpu-2x"
         )
         self.assertIn("[2,4]", str(plan.json()["plan"]["graph"]))
+
+    def test_the_page_on_models_is_run(self) -> None:
+        """Its recipe, with a small module where transformers would make one."""
+
+        class Causal(Decoder):
+            def forward(self, input_ids: torch.Tensor) -> dict[str, torch.Tensor]:
+                return super().forward(input_ids)
+
+        def made(config: str, dtype: torch.dtype) -> nn.Module:
+            self.assertEqual(config, "the configuration of a folder")
+            return Causal().to(dtype)
+
+        stand_in = types.ModuleType("transformers")
+        stand_in.AutoConfig = types.SimpleNamespace(from_pretrained=lambda it: f"the configuration of {it}")
+        stand_in.AutoModelForCausalLM = types.SimpleNamespace(from_config=made)
+        page = Path(__file__).resolve().parents[4] / "docs" / "models.md"
+        (block,) = re.findall(r"^```python\n(.*?)^```$", page.read_text(), re.MULTILINE | re.DOTALL)
+        with tempfile.TemporaryDirectory() as folder, mock.patch.dict(sys.modules, transformers=stand_in):
+            block = block.replace('"plan.json"', repr(str(Path(folder, "plan.json"))))
+            names: dict[str, object] = {"folder": "a folder"}
+            exec(block, names)
+            self.assertTrue(all(it.is_meta for it in names["model"].parameters()))
+            self.assertEqual(shardloom.load(Path(folder, "plan.json")).time_ms, names["plan"].time_ms)
+            self.assertEqual(len(self.weights(names["plan"])), len(list(on_meta().named_parameters())))
 
     def test_what_cannot_be_exported_is_said(self) -> None:
         class Branches(nn.Module):
