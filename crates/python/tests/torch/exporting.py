@@ -19,6 +19,7 @@ PLANS = {
     "rotated in part": ("glm", ["--mesh", "4", "--for", "megatron"]),
     "not rotated": ("smollm3", ["--mesh", "4", "--for", "megatron"]),
     "sinks": ("gpt_oss", ["--mesh", "4", "--for", "megatron"]),
+    "weighed": ("qwen2_moe", ["--mesh", "4", "--for", "megatron"]),
 }
 
 
