@@ -120,6 +120,7 @@ pub fn of(table: Table) -> Result<Config, ConfigError> {
         ep: one("expert_model_parallel_size")?,
         etp: fields.count("expert_tensor_parallel_size")?.unwrap_or(tp),
         dispatch: dispatch(&fields)?,
+        imbalance: imbalance(&fields)?,
         dp: world / replica,
         mbs: one("micro_batch_size")?,
         packed: false,
@@ -177,6 +178,15 @@ fn links(fields: &Fields) -> Result<Links, ConfigError> {
 fn dispatch(fields: &Fields) -> Result<Option<Dispatch>, ConfigError> {
     let key = "moe_token_dispatcher_type";
     fields.table.contains_key(key).then(|| fields.choice(key, &DISPATCH)).transpose()
+}
+
+/// Tokens of the busiest rank of experts over its even share.
+fn imbalance(fields: &Fields) -> Result<f64, ConfigError> {
+    let key = "moe_load_imbalance";
+    match fields.amount(key)?.unwrap_or(1.0) {
+        share if share >= 1.0 => Ok(share),
+        _ => Err(fields.wrong(key, "at least 1, which is an even share".to_owned())),
+    }
 }
 
 /// How attention is computed.
@@ -241,7 +251,8 @@ fn alone(fields: &Fields, setup: &Setup) -> Result<(), ConfigError> {
     match setup.model.experts {
         None => {
             let only = ["expert_model_parallel_size", "expert_tensor_parallel_size", "moe_router_topk"];
-            let more = ["moe_token_dispatcher_type", "moe_shared_expert_intermediate_size"];
+            let more =
+                ["moe_token_dispatcher_type", "moe_shared_expert_intermediate_size", "moe_load_imbalance"];
             let only = only.into_iter().chain(more);
             let mut stated = only.filter(|key| fields.table.contains_key(*key));
             let stated = stated.find(|key| fields.count(key).ok().flatten() != Some(1));

@@ -1,4 +1,7 @@
-//! The experts of a layer on one rank: the tokens that come to them, and the traffic for that.
+//! The experts of a layer on the busiest rank: the tokens that come to them, and the traffic for that.
+//!
+//! All ranks wait for the busiest, as results are exchanged in every layer. It has `imbalance` times its even share
+//! of tokens, at most every token that may go to its experts ([`imbalance`]).
 //!
 //! Tensor-parallel ranks hold parts of the sequence between blocks, so that each sends its own part of the
 //! tokens, `tokens / tp`. Ranks are numbered as Megatron does: those that compute parts of one expert
@@ -16,9 +19,23 @@ use crate::model::Experts;
 use crate::pieces::{ELEMENT, Job, Way};
 use crate::setup::{Dispatch, Setup};
 
-/// Tokens that a rank sends, each once for every expert of it.
-fn sent(setup: &Setup, experts: Experts) -> f64 {
-    exact(setup.tokens() * experts.top_k) / exact(setup.tp)
+/// Tokens of the busiest rank over an even share of them:
+///
+/// ```text
+/// 1 <= imbalance <= ep min(E/ep, k)/k
+/// ```
+///
+/// as a token goes to an expert once, with `E/ep` experts on a rank, `k` of `E` for a token. A rank that has all
+/// experts has all tokens, whatever is stated.
+#[must_use]
+pub fn imbalance(setup: &Setup, experts: Experts) -> f64 {
+    let most = exact(setup.ep * local(setup, experts).min(experts.top_k)) / exact(experts.top_k.max(1));
+    setup.imbalance.min(most).max(1.0)
+}
+
+/// Tokens that come to the busiest rank, each once for every expert of it that it goes to.
+fn received(setup: &Setup, experts: Experts) -> f64 {
+    imbalance(setup, experts) * exact(setup.tokens() * experts.top_k) / exact(setup.tp)
 }
 
 /// The two products of a rank's experts: how many, and their sizes.
@@ -37,7 +54,7 @@ pub fn touched(job: &Job<'_>, experts: Experts) -> f64 {
     let (setup, model) = (job.setup, &job.setup.model);
     let active = job.figure(Figure::FfnPasses) * exact(model.ups() * model.ffn_hidden) / exact(setup.etp);
     let ordered = 4.0 * exact(model.hidden);
-    exact(ELEMENT * setup.etp) * sent(setup, experts) * (active + ordered)
+    exact(ELEMENT * setup.etp) * received(setup, experts) * (active + ordered)
 }
 
 /// Time of a rank's experts forward, and backward, with their traffic.
@@ -53,11 +70,12 @@ pub fn passes(job: &Job<'_>, experts: Experts) -> [Seconds; 2] {
     [products(Way::Forward) + job.touch(bytes) + both, backward]
 }
 
-/// Rows of the products of one expert: what comes to a rank, in equal parts for its experts.
+/// Rows of the products of one expert: what comes to the busiest rank, in equal parts for its experts.
 #[must_use]
 pub fn rows(setup: &Setup, experts: Experts) -> u64 {
     let all = setup.tokens() * experts.top_k * setup.etp;
-    all.div_ceil(setup.tp * local(setup, experts))
+    let even = all.div_ceil(setup.tp * local(setup, experts));
+    whole_bytes(imbalance(setup, experts) * exact(even)).0
 }
 
 /// Experts of a rank.
@@ -71,7 +89,8 @@ pub fn local(setup: &Setup, experts: Experts) -> u64 {
 pub fn exchange(job: &Job<'_>, experts: Experts) -> Seconds {
     let (setup, machine) = (job.setup, &job.cluster.machine);
     let token = exact(ELEMENT * setup.model.hidden);
-    let each = exact(setup.tokens()) / exact(setup.tp) * token;
+    // An exchange takes as long as the rank that is sent most.
+    let each = imbalance(setup, experts) * exact(setup.tokens()) / exact(setup.tp) * token;
     let mut time = Seconds::ZERO;
     if setup.ep > 1 {
         time += match dispatch(job) {
@@ -86,7 +105,7 @@ pub fn exchange(job: &Job<'_>, experts: Experts) -> Seconds {
     }
     if setup.etp > 1 {
         // Each of the ranks of an expert needs all its tokens, and has a part of every result.
-        let gathered: Bytes = whole_bytes(sent(setup, experts) * exact(setup.etp) * token);
+        let gathered: Bytes = whole_bytes(received(setup, experts) * exact(setup.etp) * token);
         let gather = ring_all_gather(machine, &job.expert_tensor, gathered);
         time += 0.5 * (gather + reduce_scatter(machine, &job.expert_tensor, gathered));
     }

@@ -17,6 +17,7 @@ use cost_models::quantity::whole_bytes;
 use cost_models::units::{Bytes, exact};
 
 use crate::attention;
+use crate::experts;
 use crate::framework::Figure;
 use crate::pieces::{ELEMENT, Job};
 use crate::schedule::{self, real};
@@ -128,8 +129,10 @@ pub fn layer_activations(setup: &Setup) -> f64 {
 /// A layer's input, the result of attention, and every second product's result (bytes).
 fn half_of_products(setup: &Setup) -> f64 {
     let model = &setup.model;
-    let products = model.qkv_columns() + (model.ups() * model.ffn_hidden) + 2 * model.hidden;
-    let columns = exact(model.heads * model.value_size()) + exact(products) / 2.0;
+    let load = model.experts.map_or(1.0, |it| experts::imbalance(setup, it));
+    let products =
+        exact(model.qkv_columns() + 2 * model.hidden) + load * exact(model.ups() * model.ffn_hidden);
+    let columns = exact(model.heads * model.value_size()) + products / 2.0;
     exact(ELEMENT) * (token_values(setup) + exact(setup.tokens()) * columns / exact(setup.tp))
 }
 
@@ -151,7 +154,7 @@ fn kept_values(setup: &Setup, attention: Attention) -> f64 {
     let given = if narrow { 1.0 } else { element };
     // Inputs of the two norms, and what products make of their results.
     let shared = 2.0 * (element + given) * token_values(setup);
-    let routed = model.experts.map_or(1.0, |experts| exact(experts.top_k));
+    let routed = model.experts.map_or(1.0, |it| experts::imbalance(setup, it) * exact(it.top_k));
     let (qkv, context) = (exact(model.qkv_columns()), exact(model.heads * model.value_size()));
     let attended = element * (qkv + context) + if narrow { given * context } else { 0.0 };
     let ffn = routed * exact(model.ffn_hidden) * (element * exact(model.ups()) + given);

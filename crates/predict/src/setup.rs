@@ -34,6 +34,9 @@ pub struct Setup {
     pub etp: u64,
     /// How tokens reach their experts; `None` for the framework's way.
     pub dispatch: Option<Dispatch>,
+    /// How many tokens the busiest of the ranks that share experts has, over its even share: 1 where all have as
+    /// many.
+    pub imbalance: f64,
     /// How many ranks compute the same on other examples (data parallelism).
     pub dp: u64,
     /// Examples that a pipeline sees at once (micro-batch).

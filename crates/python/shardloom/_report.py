@@ -85,6 +85,7 @@ def score(
     deepspeed: Union[PathLike, Mapping[str, Any], None] = None,
     config: Any = None,
     sequence: Optional[int] = None,
+    imbalance: Optional[float] = None,
     output: Optional[PathLike] = None,
     force: bool = False,
     progress: Progress = False,
@@ -112,6 +113,7 @@ def score(
             "machine": machine,
             "config": config,
             "sequence": sequence,
+            "imbalance": imbalance,
             "output": output,
             "force": force,
         }

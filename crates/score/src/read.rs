@@ -27,6 +27,8 @@ pub struct Read {
     pub taken: Vec<(String, String)>,
     /// What is not understood.
     pub strange: Vec<String>,
+    /// To how many times its even share of tokens the busiest expert is held, and by which argument.
+    pub held: Option<(f64, String)>,
 }
 
 /// What is known besides the configuration.

@@ -81,6 +81,60 @@ fn a_configuration_of_torchtitan_is_scored() {
     scored(&["--torchtitan", &config, "--machine", "h100-80g-8x"]);
 }
 
+/// The worst load of experts stands beside the even one: it is what `predict` says of a setup with that imbalance,
+/// never less than with less, and if it alone does not fit, what makes it fit is told.
+#[test]
+fn the_worst_load_of_experts_is_told() {
+    let folder = Folder::new("score-worst");
+    let (script, setup) = (at("cases/score/mixtral-8x7b.sh"), folder.path("setup.toml"));
+    let call = ["score", "--megatron", &script, "--machine", "h100-80g-64x", "--json"];
+    let loads = [Some("1"), Some("1.3"), None, Some("3"), Some("100")];
+    let mut before: Option<Value> = None;
+    for load in loads {
+        let more = load.map_or(vec!["-o", &setup], |it| vec!["--imbalance", it]);
+        let value: Value = serde_json::from_str(&works(&[&call[..], &more].concat())).unwrap();
+        let worst = &value["worst_load"];
+        let before = before.replace(worst.clone()).unwrap_or_else(|| {
+            // At 1 it is the even one.
+            for key in ["seconds", "memory_bytes", "fits", "stages"] {
+                assert_eq!(worst[key], value[key], "{key}");
+            }
+            worst.clone()
+        });
+        for key in ["imbalance", "seconds", "memory_bytes"] {
+            assert!(number(&before[key]) <= number(&worst[key]), "{load:?} {key}: {before} {worst}");
+        }
+        for (one, other) in
+            before["stages"].as_array().unwrap().iter().zip(worst["stages"].as_array().unwrap())
+        {
+            assert!(number(&one["memory_bytes"]) <= number(&other["memory_bytes"]), "{one} {other}");
+        }
+        let source = worst["source"].as_str().unwrap();
+        assert_eq!(source == "--imbalance", load.is_some(), "{source}");
+        let changes = worst["changes"].as_array().unwrap();
+        assert_eq!(changes.is_empty(), worst["fits"] == true, "{worst}");
+        for change in changes {
+            assert!(number(&change["memory_bytes"]) < number(&worst["memory_bytes"]), "{change}");
+        }
+        if load.is_none() {
+            let stated = fs::read_to_string(&setup).unwrap() + "moe_load_imbalance = 1.72\n";
+            fs::write(&setup, stated).unwrap();
+            let call = ["predict", "--json", "--config", &setup];
+            let predicted: Value = serde_json::from_str(&works(&call)).unwrap();
+            for key in ["seconds", "memory_bytes", "fits"] {
+                assert_eq!(worst[key], predicted[key], "{key}");
+            }
+        }
+    }
+    // Of two experts of a token, the one on the busiest rank has one of eight: four times its share.
+    assert_eq!(number(&before.unwrap()["imbalance"]).to_bits(), 4.0_f64.to_bits());
+    let text = works(&[&call[..5], &["--imbalance", "3"]].concat());
+    assert!(text.contains(" worst load\n") && text.contains("\n  fits with   "), "{text}");
+    let dense = at("cases/score/llama3-70b.sh");
+    let call = ["score", "--megatron", &dense, "--machine", "h100-80g-64x", "--json"];
+    assert_eq!(serde_json::from_str::<Value>(&works(&call)).unwrap()["worst_load"], Value::Null);
+}
+
 /// A setup that does not fit is told what makes it fit, and what the step takes then.
 #[test]
 fn what_does_not_fit_is_told_how_to() {

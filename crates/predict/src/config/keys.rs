@@ -20,7 +20,7 @@ const fn key(name: &'static str, unit: &'static str, absent: &'static str, meani
 }
 
 /// Every key.
-pub const KEYS: [Key; 49] = [
+pub const KEYS: [Key; 50] = [
     key(
         "machine",
         "name",
@@ -97,6 +97,12 @@ pub const KEYS: [Key; 49] = [
         "alltoall, flex",
         "the framework's",
         "`alltoall`: a token is sent once for each of its experts; `flex` (DeepEP, HybridEP): once to each node, and there once to each rank",
+    ),
+    key(
+        "moe_load_imbalance",
+        "ratio",
+        "1",
+        "tokens of the busiest of the ranks that share experts over its even share, in every layer; what a token's experts allow bounds it",
     ),
     key("world_size", "devices", MUST, "devices of the run"),
     key("tensor_model_parallel_size", "ranks", "1", "ranks that compute parts of each product"),

@@ -105,6 +105,14 @@ fn what_is_wrong_is_said() {
         "`moe_token_dispatcher_type` is \"flex\", expected 1 without `num_experts`, or nothing",
     );
     check(
+        &with("moe_load_imbalance = 1.5"),
+        "`moe_load_imbalance` is 1.5, expected 1 without `num_experts`, or nothing",
+    );
+    check(
+        &with("num_experts = 8\nmoe_load_imbalance = 0.5"),
+        "`moe_load_imbalance` is 0.5, expected at least 1, which is an even share",
+    );
+    check(
         &with("num_experts = 8"),
         "`sequence_parallel` is left out, expected true where experts and tensor parallelism are, as Megatron asks for",
     );
@@ -144,6 +152,7 @@ fn keys_of_devices_networks_and_experts_are_obeyed() {
     let setup = |lines: &str| with(&format!("{experts}{lines}")).setup;
     assert_eq!((setup("").etp, setup("").dispatch), (4, None));
     assert_eq!(setup("expert_tensor_parallel_size = 1\n").etp, 1);
+    assert!((setup("moe_load_imbalance = 1.5\n").imbalance - 1.5).abs() < 1e-12);
     let dispatch = |word: &str| setup(&format!("moe_token_dispatcher_type = \"{word}\"\n")).dispatch;
     assert_eq!(dispatch("alltoall"), Some(Dispatch::AllToAll));
     assert_eq!(dispatch("flex"), Some(Dispatch::OncePerNode));

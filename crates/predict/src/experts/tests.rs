@@ -4,8 +4,9 @@ use super::*;
 use crate::cluster::{Cluster, Links};
 use crate::device::machine_of;
 use crate::framework::Framework;
+use crate::memory;
 use crate::model::Mlp;
-use crate::setup::Zero;
+use crate::setup::{Recompute, Zero};
 use crate::stated::gpt;
 use crate::step;
 
@@ -94,4 +95,47 @@ fn the_shared_expert_takes_time() {
     // As wide as all eight experts of a token, in fewer and larger products.
     assert!((0.3..0.9).contains(&(more(1) / with(0, 1))), "{} of {}", more(1), with(0, 1));
     assert!((0.4..0.7).contains(&(more(2) / more(1))), "{} beside {}", more(2), more(1));
+}
+
+/// More imbalance never costs less, in time or in memory, up to where all tokens go to the busiest rank; nothing
+/// changes where every rank has all experts.
+#[test]
+fn more_imbalance_never_costs_less() {
+    let shares = [1.0, 1.05, 1.3, 1.72, 2.0, 5.0, 8.0, 100.0];
+    for recompute in [Recompute::None, Recompute::Selective, Recompute::HalfOfProducts, Recompute::Full] {
+        for (zero, dispatch) in
+            [(Zero::Optimizer, Dispatch::AllToAll), (Zero::Weights, Dispatch::OncePerNode)]
+        {
+            for (tp, ep, etp, dp) in [(1, 1, 1, 8), (1, 8, 1, 16), (2, 4, 2, 8)] {
+                let takes = |imbalance| {
+                    let dispatch = Some(dispatch);
+                    let (mbs, gbs) = (4, 16 * dp);
+                    let setup =
+                        Setup { imbalance, recompute, zero, dispatch, mbs, gbs, ..setup(tp, ep, etp, dp) };
+                    let step = |job: &Job<'_>| [step::step(job).total().0, memory::peak(job).total()];
+                    on(&setup, "H100-SXM5-80GB", step)
+                };
+                let taken = shares.map(takes);
+                for pair in taken.windows(2) {
+                    // A sum of terms is off by rounding, where another term is less by as much.
+                    let no_less = |of: usize| pair[0][of] <= pair[1][of] * (1.0 + 1e-12);
+                    assert!(no_less(0) && no_less(1), "{ep} {recompute:?}: {taken:?}");
+                }
+                let [time, held] = [0, 1].map(|of| taken[7][of] / taken[0][of]);
+                assert_eq!(time > 1.2 && held > 1.0, ep > 1, "{ep} {recompute:?}: {time} {held}");
+                // Of 8 experts of a token no rank with 16 or more has more than all: `ep` times an even share.
+                let bound = takes(exact(ep)).map(f64::to_bits);
+                assert_eq!(taken[7].map(f64::to_bits), bound, "{ep} {recompute:?}");
+            }
+        }
+    }
+}
+
+/// What the busiest rank keeps of experts grows with its share: its inputs, and what products make of them.
+#[test]
+fn the_busiest_rank_keeps_more_of_experts() {
+    let kept = |imbalance| memory::layer_activations(&Setup { imbalance, ..setup(1, 8, 1, 8) });
+    let of_a_token = 8.0 * 2.0 * (2.0 * 2048.0 + 3.0 * 768.0);
+    let more = kept(1.5) - kept(1.0);
+    assert!((more / (0.5 * 4096.0 * of_a_token) - 1.0).abs() < 1e-12, "{more}");
 }

@@ -3,6 +3,7 @@
 //! Source: Megatron-LM, `megatron/training/arguments.py`, `megatron/core/transformer/transformer_config.py` and
 //! `megatron/core/transformer/pipeline_parallel_layer_layout.py`, version core 0.16.
 
+mod load; // how many tokens experts may have
 mod names; // arguments that set nothing
 
 use crate::space::Runner;
@@ -173,6 +174,7 @@ fn feed_forward(read: &mut Read, given: &mut Given, hidden: u64, gated: bool) ->
     {
         read.set("ffn_hidden_size", integer(width))?;
     }
+    load::read(read, given)?;
     Ok(has)
 }
 

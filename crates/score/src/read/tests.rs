@@ -50,6 +50,25 @@ fn every_argument_is_said_to_be_something() {
     assert_eq!(read.strange, ["--mystery 7"]);
 }
 
+/// What drops tokens beyond a capacity, or deals them out, holds the busiest expert; a capacity below 0 is none.
+#[test]
+fn experts_are_held_to_a_capacity() {
+    let held = |more: &str| {
+        let read = with(&format!("--num-experts 8 {more}"));
+        assert!(read.strange.is_empty(), "{:?}", read.strange);
+        read.held
+    };
+    let capacity = "--moe-expert-capacity-factor 1.25";
+    assert_eq!(held("--moe-aux-loss-coeff 1e-2"), None);
+    assert_eq!(held("--moe-expert-capacity-factor -1"), None);
+    assert_eq!(held(capacity), Some((1.25, capacity.to_owned())));
+    let forced = "--moe-router-force-load-balancing";
+    assert_eq!(held(&format!("{capacity} {forced}")), Some((1.0, forced.to_owned())));
+    let wrong = megatron(&format!("{LLAMA} --num-experts 8 --moe-expert-capacity-factor much")).unwrap_err();
+    let expected = "`moe_expert_capacity_factor` is much, expected a number; below 0 for no capacity";
+    assert_eq!(wrong.to_string(), expected);
+}
+
 #[test]
 fn a_script_is_its_words() {
     let script = "# a --comment\nGPUS=8\nARGS=(\n --num-layers 2 # two\n --hidden-size '64'\n)\n\

@@ -374,6 +374,7 @@ const ROWS: &[Row] = &[
             "settings",
             "config",
             "sequence",
+            "imbalance",
             "output",
         ],
         meant: Always,

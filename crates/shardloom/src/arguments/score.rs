@@ -25,9 +25,19 @@ pub struct ScoreArguments {
     /// Length of an example (tokens), if the configuration does not state it
     #[arg(long, value_name = "TOKENS", value_parser = clap::value_parser!(u64).range(1..))]
     pub sequence: Option<u64>,
+    /// Tokens of the busiest of the ranks that share experts over its even share, at worst [default: 1.72, of trained
+    /// models]
+    #[arg(long, value_name = "FACTOR", value_parser = imbalance)]
+    pub imbalance: Option<f64>,
     /// Write the setup too, as `predict --config` takes it
     #[arg(long, short, value_name = "FILE")]
     pub output: Option<PathBuf>,
+}
+
+/// A number of at least 1.
+fn imbalance(text: &str) -> Result<f64, String> {
+    let number = text.trim().parse::<f64>().ok().filter(|it| it.is_finite() && *it >= 1.0);
+    number.ok_or_else(|| "expected a number of at least 1, which is an even share".to_owned())
 }
 
 /// The configuration of one framework.

@@ -3,12 +3,14 @@
 use std::fmt::Write as _;
 
 use ::score::errors::{self, Source};
+use ::score::load::Worst;
 use ::score::read::{self, Beside, Read};
 use ::score::space::{Best, Change, Choice, Priced, Runner, Search, Space};
 use cost_models::machine::{setting, shipped};
 use cost_models::quantity;
 use cost_models::throughput::Throughput;
 use files::{Failure, readable, written};
+use predict::cluster::ClusterError;
 use predict::config::{self, Config};
 use predict::kinds::{self, Kind};
 use predict::memory::{self, Held};
@@ -30,10 +32,20 @@ struct Score {
     kinds: Vec<Kind>,
     stages: Vec<(String, Held, f64)>,
     now: Priced,
+    worst: Option<Uneven>,
     /// Within the framework, and overall.
     best: [Best; 2],
     changes: Vec<Change>,
     sources: Vec<Source>,
+}
+
+/// The setup with the worst load of its experts.
+struct Uneven {
+    load: Worst,
+    stages: Vec<(String, Held, f64)>,
+    now: Priced,
+    /// What makes it fit, if it fits where the load is even and not at worst.
+    changes: Vec<Change>,
 }
 
 /// Scores a configuration.
@@ -55,7 +67,7 @@ pub(crate) fn score(arguments: &ScoreArguments, context: &Context<'_, '_>) -> Re
     let config = config::of(read.keys.clone()).map_err(|error| failed(&error))?;
     let kinds = kinds_of(&config, None).map_err(|error| failed(&error))?;
     let Config { setup, assumed, .. } = config;
-    let wrong = |error: predict::cluster::ClusterError| failed(&error);
+    let wrong = |error: ClusterError| failed(&error);
     let stages = stages(&setup, &kinds).map_err(wrong)?;
     let search = Search { base: &setup, kinds: &kinds };
     let now = search.now().map_err(wrong)?;
@@ -65,13 +77,23 @@ pub(crate) fn score(arguments: &ScoreArguments, context: &Context<'_, '_>) -> Re
     context.progress.say("pricing every setup");
     let overall = search.best(&Space::whole(), &|_| true).map_err(wrong)?;
     let changes = search.changes(&space, &now).map_err(wrong)?;
+    let worst = Worst::of(&setup, arguments.imbalance, read.held.as_ref());
+    let worst = worst.map(|load| uneven(load, &kinds, &space, now.fits)).transpose().map_err(wrong)?;
     if let Some(path) = &arguments.output {
         written::write(path, stated.as_bytes())?;
     }
     let sources = errors::of_steps(runner);
     let best = [within, overall];
-    let score = Score { runner, read, assumed, setup, kinds, stages, now, best, changes, sources };
+    let score = Score { runner, read, assumed, setup, kinds, stages, now, worst, best, changes, sources };
     score.said()
+}
+
+/// What a setup takes with the worst load of its experts.
+fn uneven(load: Worst, kinds: &[Kind], space: &Space, fits: bool) -> Result<Uneven, ClusterError> {
+    let search = Search { base: &load.setup, kinds };
+    let now = search.now()?;
+    let changes = if fits && !now.fits { search.changes(space, &now)? } else { Vec::new() };
+    Ok(Uneven { stages: stages(&load.setup, kinds)?, now, changes, load })
 }
 
 /// The machine as stated setups name it, and how many devices that says.
@@ -91,7 +113,7 @@ fn machine(name: &str) -> Result<(String, Option<u64>), Failure> {
 }
 
 /// What a rank of each stage holds, of the kind of node that it fills most, and the room there.
-fn stages(setup: &Setup, kinds: &[Kind]) -> Result<Vec<(String, Held, f64)>, predict::cluster::ClusterError> {
+fn stages(setup: &Setup, kinds: &[Kind]) -> Result<Vec<(String, Held, f64)>, ClusterError> {
     let ranks = setup.stage_ranks();
     let mut all: Vec<(String, Held, f64)> = Vec::new();
     for stage in 0..setup.stages.len() {
@@ -130,6 +152,7 @@ impl Score {
         json["errors"] = self.sources.iter().map(source).collect();
         json["stages"] =
             self.stages.iter().zip(&self.setup.stages).map(|(it, layers)| stage(it, *layers)).collect();
+        json["worst_load"] = self.worst.as_ref().map_or(Value::Null, |it| self.uneven_json(it));
         json["best"] = self.best_json(0);
         json["overall"] = self.best_json(1);
         json["changes"] = self.changes.iter().map(|it| self.change_json(it)).collect();
@@ -157,14 +180,16 @@ impl Score {
         let verdict = if self.now.fits { "fits" } else { "does not fit" };
         let (held, room) = (memory::words(self.now.held), memory::words(room));
         line_of(text, format_args!("memory        {held} of {room} on the fullest device: {verdict}"));
+        let uneven = self.worst.as_ref().filter(|it| it.load.imbalance > 1.0);
         let mut rows = vec![(
             "stage".to_owned(),
             "layers".to_owned(),
             Held::default().by_kind().map(|it| it.0.to_owned()),
             "all".to_owned(),
+            if uneven.is_some() { "worst load".to_owned() } else { String::new() },
         )];
         let mut before: Option<(Held, u64)> = None;
-        for ((name, held, _), layers) in self.stages.iter().zip(&self.setup.stages) {
+        for (number, ((name, held, _), layers)) in self.stages.iter().zip(&self.setup.stages).enumerate() {
             if before == Some((*held, *layers)) {
                 // Stages that hold the same are one line.
                 if let Some((first, ..)) = rows.last_mut() {
@@ -175,11 +200,44 @@ impl Score {
             }
             before = Some((*held, *layers));
             let kinds = held.by_kind().map(|(_, bytes)| memory::words(bytes));
-            rows.push((name.clone(), layers.to_string(), kinds, memory::words(held.total())));
+            let worst = uneven.and_then(|it| it.stages.get(number));
+            let worst = worst.map_or_else(String::new, |(_, held, _)| memory::words(held.total()));
+            rows.push((name.clone(), layers.to_string(), kinds, memory::words(held.total()), worst));
         }
-        for (name, layers, kinds, all) in rows {
+        for (name, layers, kinds, all, worst) in rows {
             let cells: String = kinds.iter().map(|it| format!("{it:>18}")).collect();
-            line_of(text, format_args!("  {name:<10}{layers:>6}{cells}{all:>14}"));
+            line_of(text, format_args!("  {name:<10}{layers:>6}{cells}{all:>14}{worst:>14}"));
+        }
+        if let Some(uneven) = &self.worst {
+            self.uneven(text, uneven);
+        }
+    }
+
+    /// What the worst load of experts takes, beside the even one.
+    fn uneven(&self, text: &mut String, Uneven { load, now, changes, .. }: &Uneven) {
+        if load.imbalance <= 1.0 {
+            let all = "every rank has all experts".to_owned();
+            let why = if self.setup.ep == 1 { all } else { load.source.to_string() };
+            return line_of(text, format_args!("worst load    the even one: {why}"));
+        }
+        let longer = |seconds: f64| 100.0 * (seconds / self.now.seconds - 1.0);
+        let verdict = if now.fits { "fits" } else { "does not fit" };
+        let (held, time) = (memory::words(now.held), quantity::seconds(now.seconds));
+        line_of(
+            text,
+            format_args!(
+                "worst load    {held}: {verdict}; {time} ({:+.1} %) if the busiest rank of experts has {:.2} times its \
+                 even share of tokens",
+                longer(now.seconds),
+                load.imbalance
+            ),
+        );
+        line_of(text, format_args!("  by          {}", load.source));
+        for Change { after, .. } in changes {
+            let (held, time) = (memory::words(after.held), quantity::seconds(after.seconds));
+            let keys = self.words_of(&after.choice);
+            let longer = longer(after.seconds);
+            line_of(text, format_args!("  fits with   {keys}: {time} ({longer:+.1} %), {held} a device"));
         }
     }
 
@@ -260,6 +318,18 @@ impl Score {
         if !self.read.harmless.is_empty() {
             line_of(text, format_args!("no effect     {}", self.read.harmless.join("; ")));
         }
+    }
+
+    fn uneven_json(&self, Uneven { load, stages, now, changes }: &Uneven) -> Value {
+        json!({
+            "imbalance": load.imbalance,
+            "source": load.source.to_string(),
+            "seconds": now.seconds,
+            "memory_bytes": now.held,
+            "fits": now.fits,
+            "stages": stages.iter().zip(&self.setup.stages).map(|(it, layers)| stage(it, *layers)).collect::<Vec<_>>(),
+            "changes": changes.iter().map(|it| self.change_json(it)).collect::<Vec<_>>(),
+        })
     }
 
     fn best_json(&self, place: usize) -> Value {
