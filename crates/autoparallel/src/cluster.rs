@@ -20,18 +20,19 @@ mod mixed; // groups on nodes of several kinds, or on meshes that are pinned
 
 use std::collections::BTreeMap;
 use std::slice::from_ref;
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Mutex, PoisonError};
 
 use cost_models::cluster::Cluster;
 use cost_models::machine::Machine;
 use cost_models::quantity;
 use cost_models::units::{Bytes, exact};
-use files::Failure;
 use files::model_file::ModelFile;
+use files::{Doing, Failure, Of, Say};
 use plan::{Pipeline, Recipe, Recompute};
 use rayon::prelude::*;
 use schedule::Kind;
-use search::cluster::{BlockCost, Found, Outcome, Setups};
+use search::cluster::{BlockCost, Found, Outcome, Setups, TRIED};
 use search::{Live, Trail};
 
 use finish::{Finished, LESS, Said, Way};
@@ -123,7 +124,7 @@ impl Priced {
 }
 
 /// The cheapest pipeline.
-pub fn cheapest(question: &Question<'_>, say: &dyn Fn(String)) -> Result<Answer, Failure> {
+pub fn cheapest(question: &Question<'_>, say: &Say<'_>) -> Result<Answer, Failure> {
     if question.cluster.single().is_none() || question.pins.meshes.is_some() {
         return mixed::cheapest(question, say);
     }
@@ -134,7 +135,7 @@ pub fn cheapest(question: &Question<'_>, say: &dyn Fn(String)) -> Result<Answer,
         }
         setups => setups?,
     };
-    say("looking at the model".to_owned());
+    say("looking at the model".into());
     let known = Known::new(question, &setups.iter().map(|it| it.micro_batches).collect())?;
     setups.retain(|setup| setup.micro_batches >= known.fewest());
     let forward = known.first(question)?;
@@ -146,7 +147,6 @@ pub fn cheapest(question: &Question<'_>, say: &dyn Fn(String)) -> Result<Answer,
     if question.pins.recompute.is_none() && !known.is_selective(question)? {
         setups.retain(|setup| setup.recompute != Recompute::Selective);
     }
-    say(format!("pricing {} setups", setups.len()));
     let sizes = guess::Sizes::of(question, &known)?;
     let mut asked = Asked::new(question, &known, &setups);
     let mut finished = Finished::default();
@@ -158,7 +158,7 @@ pub fn cheapest(question: &Question<'_>, say: &dyn Fn(String)) -> Result<Answer,
     let each = if sizes.has_experts() { 2 * kinds } else { kinds };
     let rounds = if question.thorough { vec![ASKED * each, usize::MAX] } else { vec![ASKED * each] };
     for many in rounds {
-        let (first, numbers) = asked.first(&|setup| sizes.guess(setup), many);
+        let (first, numbers) = asked.first(&|setup| sizes.guess(setup), many, say);
         let mut guesses = vec![f64::INFINITY; setups.len()];
         for &(number, light) in &numbers {
             guesses[number] = asked.guess((number, light), &first[number]);
@@ -169,12 +169,20 @@ pub fn cheapest(question: &Question<'_>, say: &dyn Fn(String)) -> Result<Answer,
         let mut alike = Setups::new(first, guesses, MOST);
         finished.again();
         let (mut composed, mut of, mut under) = (Vec::new(), usize::MAX, 0.0);
+        let looked = AtomicUsize::new(0);
+        let look = |number: usize| {
+            let before = looked.fetch_add(1, Ordering::Relaxed);
+            // Where none of them fits, all are looked at.
+            let most = if before < TRIED * MOST { TRIED * MOST } else { setups.len() };
+            say(Doing::one("looking closely at setup", before + 1, Of::AtMost(most.min(setups.len()))));
+            asked.closely(number)
+        };
         // What promises most is planned. Where it takes longer than that, or does not fit, others are looked at.
         loop {
             let taken = |number: usize, seconds: f64, way: &Priced| {
                 finished.taken(&way.of(&setups[number], seconds)).unwrap_or(seconds)
             };
-            alike.closely(&taken, |number| asked.closely(number));
+            alike.closely(&taken, look);
             let found = alike.found();
             (bound, priced) = (found.lower_bound, numbers.len());
             let mut ways = asked.alike(&found);
@@ -238,6 +246,7 @@ impl<'a> Asked<'a> {
         &self,
         guess: &dyn Fn(&Setup) -> f64,
         many: usize,
+        say: &Say<'_>,
     ) -> (Vec<Outcome<Priced>>, Vec<(usize, usize)>) {
         let setups = self.setups;
         let at_peak = |number: usize| self.price(number, &[], f64::INFINITY).unwrap_or_else(|_| nothing());
@@ -267,7 +276,8 @@ impl<'a> Asked<'a> {
         asked.truncate(many);
         let asked: Vec<usize> = asked.into_iter().map(|it| it.1).collect();
         let mut below = f64::INFINITY;
-        for batch in asked.chunks(BATCH) {
+        for (number, batch) in asked.chunks(BATCH).enumerate() {
+            say(Doing::one("pricing setup", BATCH * number + 1, Of::All(asked.len())));
             let ask = |&it: &usize| self.price(it, &[None], below).unwrap_or_else(|_| nothing());
             let made: Vec<Outcome<Priced>> = batch.par_iter().map(ask).collect();
             for (&it, outcome) in batch.iter().zip(made) {

@@ -14,8 +14,8 @@ use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex};
 
 use cost_models::cluster::Cluster;
-use files::Failure;
 use files::model_file::ModelFile;
+use files::{Failure, Say};
 use plan::{Pipeline, Plan, Proof, Recipe, Recompute, Stage, held};
 use planner_ir::{Graph, Mesh, ValueId};
 use rayon::prelude::*;
@@ -205,7 +205,7 @@ pub fn staged(
     forward: &Forward,
     file: &plan::ModelFile,
     wanted: &Wanted<'_>,
-    say: &dyn Fn(String),
+    say: &Say<'_>,
 ) -> Result<Pipeline, Failure> {
     let places = places(wanted.cluster, wanted.meshes)?;
     let groups = places.len();
@@ -230,7 +230,7 @@ fn of_cut(
     file: &plan::ModelFile,
     wanted: &Wanted<'_>,
     first: Vec<usize>,
-    say: &dyn Fn(String),
+    say: &Say<'_>,
 ) -> Result<Pipeline, Failure> {
     let groups = places(wanted.cluster, wanted.meshes)?.len();
     let given = forward.recipe.recompute.len() == forward.blocks();
@@ -295,7 +295,7 @@ fn made(
     (file, recipe): (&plan::ModelFile, &Recipe),
     wanted: &Wanted<'_>,
     (first, schedule): (&[usize], Schedule),
-    say: &dyn Fn(String),
+    say: &Say<'_>,
 ) -> Result<Pipeline, Failure> {
     let places = places(wanted.cluster, wanted.meshes)?;
     let count = stages.stages.len();
@@ -339,7 +339,7 @@ fn made(
     // What fits, though what its plans count on having ahead of its use comes late.
     let mut late: Option<Pipeline> = None;
     for _ in 0..ROUNDS {
-        say(format!("planning {count} stages of {} kinds", forms.len()));
+        say(format!("planning {count} stages of {} kinds", forms.len()).into());
         let of_form = |(&form, plans): (&usize, &Plans<'_>)| {
             let stages: Vec<usize> = (0..count).filter(|&it| alike[it] == form).collect();
             let rooms = stages.iter().map(|&it| Room { capacity: capacities[it], live: live[it] });

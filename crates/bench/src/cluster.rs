@@ -14,8 +14,8 @@ use cost_models::quantity;
 use driver::compile::dimension;
 use driver::pipeline::cluster::{Answer, Pins, Question, cheapest};
 use driver::{compile, pipeline};
-use files::Failure;
 use files::folder::Folder;
+use files::{Failure, Say};
 use files::{machine, model_file};
 use import::Bindings;
 use model_zoo::folder::Writer;
@@ -169,7 +169,7 @@ impl Published {
 }
 
 /// Plans every model, and says what it took.
-pub(crate) fn measure(options: &Cluster, say: &dyn Fn(String)) -> Result<Report, Failure> {
+pub(crate) fn measure(options: &Cluster, say: &Say<'_>) -> Result<Report, Failure> {
     if let Some(path) = &options.model {
         let mut report = Report { text: ELSEWHERE.to_owned(), lines: Vec::new() };
         let name = path.file_stem().map_or_else(String::new, |it| it.to_string_lossy().into_owned());
@@ -190,7 +190,7 @@ pub(crate) fn measure(options: &Cluster, say: &dyn Fn(String)) -> Result<Report,
     let folder = Folder::new("cluster", None)?;
     let named = |row: &Published| format!("{} {}", row.model, row.machine);
     for row in rows.iter().filter(|row| named(row).contains(&options.only)) {
-        say(named(row));
+        say(named(row).into());
         let path = row.written(&folder)?;
         let asked = row.asked();
         let (free, seconds) = timed(&path, &asked, options.thorough)?;
@@ -242,7 +242,7 @@ const ELSEWHERE: &str =
     "| model | machine | batch | chosen | step | bound | planned in |\n|---|---|---|---|---|---|---|\n";
 
 /// Published models on other machines than those they were published for.
-fn of_size(rows: &[Published], options: &Cluster, say: &dyn Fn(String)) -> Result<Report, Failure> {
+fn of_size(rows: &[Published], options: &Cluster, say: &Say<'_>) -> Result<Report, Failure> {
     let mut report = Report { text: ELSEWHERE.to_owned(), lines: Vec::new() };
     let folder = Folder::new("cluster", None)?;
     let is_first = |&it: &usize| rows[..it].iter().all(|other| other.model != rows[it].model);
@@ -259,13 +259,13 @@ fn elsewhere(
     path: &Path,
     (name, dims): (&str, &[(String, u64)]),
     options: &Cluster,
-    say: &dyn Fn(String),
+    say: &Say<'_>,
     report: &mut Report,
 ) -> Result<(), Failure> {
     // What is wrong with a model is wrong on every machine.
     drop(model_file::open(path)?);
     for machine in &options.machines {
-        say(format!("{name} {machine}"));
+        say(format!("{name} {machine}").into());
         let global_batch = options.global_batch.unwrap_or(1);
         let start = Instant::now();
         let found = timed(path, &Asked { machine, global_batch, dims }, options.thorough);

@@ -9,9 +9,9 @@ use calibrate::host;
 use clap::Args;
 use cost_models::quantity;
 use driver::pipeline::{self, Target};
-use files::Failure;
 use files::folder::Folder;
 use files::model_file;
+use files::{Failure, Say};
 use files::{inputs, machine};
 use import::Bindings;
 use kernels::Array;
@@ -101,7 +101,7 @@ struct Comparison {
 }
 
 /// Writes the model, runs it, and says what it took.
-pub(crate) fn measure(options: &CpuRun, say: &dyn Fn(String)) -> Result<Report, Failure> {
+pub(crate) fn measure(options: &CpuRun, say: &Say<'_>) -> Result<Report, Failure> {
     let folder = Folder::new("cpu-run", options.keep.as_deref())?;
     let path = match &options.model {
         Some(path) => path.clone(),
@@ -110,7 +110,7 @@ pub(crate) fn measure(options: &CpuRun, say: &dyn Fn(String)) -> Result<Report, 
             if heads == 0 || !hidden.is_multiple_of(heads) {
                 return Err(Failure::Usage(format!("{hidden} numbers do not fall into {heads} heads")));
             }
-            say("writing the model".to_owned());
+            say("writing the model".into());
             let size = Size { layers, hidden, heads, vocabulary, positions: POSITIONS };
             Writer::large(&folder.path)
                 .and_then(|writer| gpt2::write(writer, size, Start::Alike, options.seed))
@@ -121,7 +121,7 @@ pub(crate) fn measure(options: &CpuRun, say: &dyn Fn(String)) -> Result<Report, 
     Ok(Report { text: text(options, &measured), lines: vec![line(options, &measured)] })
 }
 
-fn run(options: &CpuRun, path: &Path, folder: &Path, say: &dyn Fn(String)) -> Result<Measured, Failure> {
+fn run(options: &CpuRun, path: &Path, folder: &Path, say: &Say<'_>) -> Result<Measured, Failure> {
     let mut stages = Vec::new();
     host::forget_peak();
     let mut start = Instant::now();
@@ -129,7 +129,7 @@ fn run(options: &CpuRun, path: &Path, folder: &Path, say: &dyn Fn(String)) -> Re
         stages.push((stage, start.elapsed().as_secs_f64()));
         start = Instant::now();
     };
-    say("compiling".to_owned());
+    say("compiling".into());
     let file = model_file::open(path)?;
     let bindings = Bindings { dims: options.dims.iter().cloned().collect(), ..Bindings::default() };
     let imported =
@@ -153,7 +153,7 @@ fn run(options: &CpuRun, path: &Path, folder: &Path, say: &dyn Fn(String)) -> Re
     let names = programs.first().map(instruction_names).unwrap_or_default();
     let mut session = run::Session::new(programs, &file).map_err(failed)?;
     next("load");
-    say("running".to_owned());
+    say("running".into());
     let given = inputs::made(&plan.graph, options.seed);
     let other = options.against_onnxruntime.then(|| Other::start(&options.python, path, &given, folder));
     let (ran, other) = ran(options, &mut session, &given, other)?;

@@ -11,7 +11,7 @@ use clap::Args;
 use cost_models::machine::Machine;
 use cost_models::quantity;
 use driver::pipeline;
-use files::Failure;
+use files::{Failure, Say};
 use files::{machine, plan_file};
 use serde_json::{Value, json};
 use simulate::Order;
@@ -30,14 +30,14 @@ pub struct Exposed {
 }
 
 /// Simulates plans, and says what is exposed of what they exchange.
-pub(crate) fn measure(options: &Exposed, say: &dyn Fn(String)) -> Result<Report, Failure> {
+pub(crate) fn measure(options: &Exposed, say: &Say<'_>) -> Result<Report, Failure> {
     let mut text = String::new();
     let mut lines = Vec::new();
     // Writing to a string does not fail.
     let _ = writeln!(text, "| plan | machine | order | step | communication | exposed | of that |");
     let _ = writeln!(text, "|---|---|---|---|---|---|---|");
     for path in &options.plans {
-        say(path.display().to_string());
+        say(path.display().to_string().into());
         let Content::Plan(plan) = plan_file::read_any_checked(path)? else {
             return Err(Failure::file(path, "is a pipeline or of generation, expected a plan on one mesh"));
         };

@@ -4,8 +4,8 @@ use std::fmt::Write as _;
 use std::path::{Path, PathBuf};
 
 use clap::Args;
-use files::Failure;
 use files::readable;
+use files::{Failure, Say};
 use predict::fit::constants::{self, FITS, Refit};
 use predict::fit::{self, Half, Measured};
 use predict::rows::case::Case;
@@ -29,12 +29,12 @@ pub struct Fit {
 const STEPS: &str = "training_throughput.csv";
 
 /// Fits, and says what became of the numbers. The files that state them stay as they are.
-pub(crate) fn measure(options: &Fit, say: &dyn Fn(String)) -> Result<Report, Failure> {
+pub(crate) fn measure(options: &Fit, say: &Say<'_>) -> Result<Report, Failure> {
     let mut text = String::new();
     let mut lines = Vec::new();
     for fit in &FITS {
         let Some(table) = table(&options.data, fit.what.file())? else { continue };
-        say(format!("{} of {}", fit.what.name(), fit.machine));
+        say(format!("{} of {}", fit.what.name(), fit.machine).into());
         if let Some(refit) = constants::refit(fit, &table) {
             let what = format!("{} of {}", fit.what.name(), fit.machine);
             text.push_str(&shown(&what, &refit));
@@ -42,7 +42,7 @@ pub(crate) fn measure(options: &Fit, say: &dyn Fn(String)) -> Result<Report, Fai
         }
     }
     if let Some(table) = table(&options.data, STEPS)? {
-        say("figures of frameworks".to_owned());
+        say("figures of frameworks".into());
         let refit = frameworks(&table);
         let what = "figures of frameworks";
         text.push_str(&shown(what, &refit));

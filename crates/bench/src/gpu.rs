@@ -20,8 +20,8 @@ use calibrate::gpu as measured;
 use calibrate::host;
 use cost_models::machine::Machine;
 use device::Bench;
-use files::Failure;
 use files::written;
+use files::{Failure, Say};
 
 pub use equal::{Case, apart, cases, compared};
 use goal::Judged;
@@ -39,14 +39,14 @@ struct Given<'a> {
     machine: Machine,
     /// What was asked.
     command: String,
-    say: &'a dyn Fn(String),
+    say: &'a Say<'a>,
 }
 
 /// What measures a part.
 type Measure = fn(&Given<'_>) -> Result<Vec<Row>, Failure>;
 
 /// Measures; refuses where something is not as its reference. A part that fails leaves the others.
-pub(crate) fn measure(options: &OnGpu, say: &dyn Fn(String)) -> Result<Report, Failure> {
+pub(crate) fn measure(options: &OnGpu, say: &Say<'_>) -> Result<Report, Failure> {
     launch::gpu::present(&options.cuda, "bench gpu")?;
     let mut bench = Bench::open(&launch::gpu::settings(&options.cuda)).map_err(measured::failure)?;
     let facts = bench.facts().clone();

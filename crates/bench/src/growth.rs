@@ -9,8 +9,8 @@ use calibrate::host;
 use clap::Args;
 use cost_models::quantity;
 use driver::pipeline::{self, Decisions, Phases, Target, Training};
-use files::Failure;
 use files::folder::Folder;
+use files::{Failure, Say};
 use files::{machine, model_file};
 use import::Bindings;
 use kernels::random::SplitMix;
@@ -179,7 +179,7 @@ fn training() -> Training {
 }
 
 /// Plans and lowers models of growing length, and says what it took.
-pub(crate) fn measure(options: &Growth, say: &dyn Fn(String)) -> Result<Report, Failure> {
+pub(crate) fn measure(options: &Growth, say: &Say<'_>) -> Result<Report, Failure> {
     let mut text = String::new();
     let mut lines = Vec::new();
     // Writing to a string does not fail.
@@ -187,7 +187,7 @@ pub(crate) fn measure(options: &Growth, say: &dyn Fn(String)) -> Result<Report, 
     let _ = writeln!(text, "|---|---|---|---|---|---|---|---|");
     for kind in Kind::ALL.into_iter().filter(|kind| kind.name().contains(&options.only)) {
         for &nodes in &options.nodes {
-            say(format!("{} of {nodes}", kind.name()));
+            say(format!("{} of {nodes}", kind.name()).into());
             let folder = Folder::new("growth", None)?;
             let path = kind.write(&folder.path, nodes, options.train).map_err(|error| {
                 Failure::file(&folder.path, format!("a model cannot be written there: {error}"))

@@ -44,8 +44,8 @@ use std::path::PathBuf;
 
 use calibrate::host;
 use clap::Subcommand;
-use files::Failure;
 use files::readable;
+use files::{Failure, Say};
 use serde_json::Value;
 
 /// Which benchmark.
@@ -85,7 +85,7 @@ pub struct Report {
 }
 
 /// Measures; the report is appended to the ledger, if one is named.
-pub fn run(benchmark: &Benchmark, say: &dyn Fn(String)) -> Result<Report, Failure> {
+pub fn run(benchmark: &Benchmark, say: &Say<'_>) -> Result<Report, Failure> {
     let (report, ledger) = match benchmark {
         Benchmark::CpuRun(options) => (cpu_run::measure(options, say)?, &options.ledger),
         Benchmark::Planning(options) => (planning::measure(options, say)?, &options.ledger),

@@ -17,9 +17,9 @@ use calibrate as measure;
 use calibrate::host::Ticks;
 use calibrate::notes::Notes;
 use cost_models::machine::{Machine, measured};
-use files::Failure;
 use files::folder::Folder;
 use files::machine;
+use files::{Failure, Say};
 use model_zoo::folder::Writer;
 use model_zoo::gpt2::{self, Size, Start};
 
@@ -79,7 +79,7 @@ pub struct Local {
 /// # Errors
 ///
 /// If a plan cannot be made or run, or a file be read or written.
-pub fn local(options: &Local, say: &dyn Fn(String)) -> Result<Report, Failure> {
+pub fn local(options: &Local, say: &Say<'_>) -> Result<Report, Failure> {
     let machine = match &options.machine {
         Some(path) => machine::named(&path.display().to_string(), Some(1))?,
         None => measured_now(say)?,
@@ -88,7 +88,7 @@ pub fn local(options: &Local, say: &dyn Fn(String)) -> Result<Report, Failure> {
     let before = Ticks::now();
     for shape in &SHAPES {
         let folder = Folder::new("validate", None)?;
-        say(format!("writing {}", name(shape)));
+        say(format!("writing {}", name(shape)).into());
         let path = Writer::large(&folder.path)
             .and_then(|writer| gpt2::write(writer, shape.size, Start::Alike, 0))
             .map_err(|error| Failure::unwritten(&folder.path, &error))?;
@@ -110,16 +110,16 @@ fn tried(
     machine: &Machine,
     options: &Local,
     calm: &mut Calm,
-    say: &dyn Fn(String),
+    say: &Say<'_>,
 ) -> Result<Vec<Trial>, Failure> {
     let dims = [("batch", shape.batch), ("sequence", shape.sequence)];
     let mut running = Vec::new();
     for (ranks, way) in WAYS {
-        say(format!("{} on {ranks} ranks", name(shape)));
+        say(format!("{} on {ranks} ranks", name(shape)).into());
         running.extend(Running::new(path, &dims, machine, ranks, way)?);
     }
     for round in 0..options.rounds {
-        say(format!("{}: round {}", name(shape), round + 1));
+        say(format!("{}: round {}", name(shape), round + 1).into());
         for plan in &mut running {
             plan.round(options.steps, calm)?;
         }
@@ -130,7 +130,7 @@ fn tried(
     Ok(running.into_iter().map(|plan| plan.done(calm)).collect())
 }
 
-fn measured_now(say: &dyn Fn(String)) -> Result<Machine, Failure> {
+fn measured_now(say: &Say<'_>) -> Result<Machine, Failure> {
     let (found, _) = measure::measured(measure::Effort::Thorough, &mut Notes::nowhere(), say)?;
     let source = format!("measured by `shardloom validate` on {}", measure::machine());
     measured::host("host", &found, &source).map_err(|error| Failure::internal("validate", error))

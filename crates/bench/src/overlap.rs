@@ -14,8 +14,8 @@ use cost_models::quantity;
 use cost_models::units::BytesPerSecond;
 use driver::pipeline;
 use driver::pipeline::staged::{self, Forward, Meshes, Order, Wanted};
-use files::Failure;
 use files::folder::Folder;
+use files::{Failure, Say};
 use files::{machine, model_file};
 use import::Bindings;
 use model_zoo::folder::Writer;
@@ -166,20 +166,20 @@ const METHOD: usize = 4;
 const BOUND: usize = 5;
 
 /// Plans and simulates the models.
-pub(crate) fn measure(options: &Overlap, say: &dyn Fn(String)) -> Result<Report, Failure> {
+pub(crate) fn measure(options: &Overlap, say: &Say<'_>) -> Result<Report, Failure> {
     let mut text = String::from(
         "| model | boundary tensors, each micro-batch | strategy | step | over send/receive | over local all-gather | of the bound | paper |\n\
          |---|---|---|---|---|---|---|---|\n",
     );
     let mut lines = Vec::new();
     for row in PUBLISHED.iter().filter(|row| row.name.contains(&options.only)) {
-        say(format!("planning {}", row.name));
+        say(format!("planning {}", row.name).into());
         let machine = as_fast_in_bf16(machine::named(MACHINE, None)?);
         let planned = planned(row, &machine, say)?;
         let mut times = Vec::new();
         let mut bytes = Vec::new();
         for way in &WAYS {
-            say(format!("simulating {}: {}", row.name, way.name));
+            say(format!("simulating {}: {}", row.name, way.name).into());
             let machine = match way.network {
                 Network::Own => machine.clone(),
                 Network::Signals => signalling(&machine),
@@ -243,7 +243,7 @@ fn signalling(machine: &Machine) -> Machine {
 }
 
 /// A model in stages by 1F1B, without regard to memory.
-fn planned(row: &Published, machine: &Machine, say: &dyn Fn(String)) -> Result<Pipeline, Failure> {
+fn planned(row: &Published, machine: &Machine, say: &Say<'_>) -> Result<Pipeline, Failure> {
     let folder = Folder::new("overlap", None)?;
     let failed = |error| Failure::file(&folder.path, format!("cannot be written: {error}"));
     let writer = Writer::absent(&folder.path);

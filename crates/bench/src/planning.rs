@@ -10,8 +10,8 @@ use calibrate::host;
 use clap::Args;
 use cost_models::quantity;
 use driver::pipeline::{self, Decisions, Phases, Prepared, Target, Training};
-use files::Failure;
 use files::model_file::ModelFile;
+use files::{Failure, Say};
 use files::{machine, readable};
 use import::{Bindings, Dim, Model};
 use kernels::Array;
@@ -103,7 +103,7 @@ struct Found {
 }
 
 /// Plans every model of a folder, and says what it took.
-pub(crate) fn measure(options: &Planning, say: &dyn Fn(String)) -> Result<Report, Failure> {
+pub(crate) fn measure(options: &Planning, say: &Say<'_>) -> Result<Report, Failure> {
     let targets = targets(options)?;
     let mut text = String::new();
     let mut lines = Vec::new();
@@ -114,7 +114,7 @@ pub(crate) fn measure(options: &Planning, say: &dyn Fn(String)) -> Result<Report
     );
     let _ = writeln!(text, "|---|---|---|---|---|---|---|---|---|---|---|---|---|---|---|");
     for path in models(&options.dir)?.iter().filter(|it| it.display().to_string().contains(&options.only)) {
-        say(path.display().to_string());
+        say(path.display().to_string().into());
         let measured = match of_model(path, options, &targets, say) {
             Ok(measured) => measured,
             Err(failure) => {
@@ -180,7 +180,7 @@ fn of_model(
     path: &Path,
     options: &Planning,
     targets: &[(String, Mesh)],
-    say: &dyn Fn(String),
+    say: &Say<'_>,
 ) -> Result<Measured, Failure> {
     let bytes: Bytes = readable::unpacked(path)?.into();
     let mut sequence = options.sequence;
@@ -205,7 +205,7 @@ fn of_model(
     drop(graph);
     let mut planned = Vec::new();
     for (machine, mesh) in targets {
-        say(format!("{} on {machine}, mesh {}", path.display(), sizes(mesh)));
+        say(format!("{} on {machine}, mesh {}", path.display(), sizes(mesh)).into());
         planned.push(of_target(&prepared, &header, machine, mesh, options.memory)?);
     }
     if options.targets.is_empty() && planned.iter().all(|it| it.plan.is_err()) {

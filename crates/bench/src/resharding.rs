@@ -9,7 +9,7 @@ use std::fmt::Write as _;
 
 use clap::Args;
 use cost_models::units::{BytesPerSecond, Seconds, exact};
-use files::Failure;
+use files::{Failure, Say};
 use planner_ir::{DType, Type};
 use reshard::{Choice, Network, Order, Policy, Resharding, Strategy, reshard, simulate};
 use serde_json::{Value, json};
@@ -44,10 +44,10 @@ fn zero_or_more(text: &str) -> Result<f64, String> {
 }
 
 /// What each case takes by each strategy, as text for people and as lines for programs.
-pub(crate) fn measure(options: &Resharded, say: &dyn Fn(String)) -> Result<Report, Failure> {
+pub(crate) fn measure(options: &Resharded, say: &Say<'_>) -> Result<Report, Failure> {
     let mut lines = Vec::new();
     for case in &CASES {
-        say(case.name.to_owned());
+        say(case.name.to_owned().into());
         lines.push(of_case(case, options)?);
     }
     Ok(Report { text: table(&lines), lines })

@@ -10,7 +10,7 @@ use calibrate::host;
 use clap::Args;
 use cost_models::quantity;
 use driver::pipeline;
-use files::Failure;
+use files::{Failure, Say};
 use files::{machine, plan_file};
 use serde_json::{Value, json};
 use simulate::{Order, SimulateError, Timeline};
@@ -32,7 +32,7 @@ pub struct Simulate {
 }
 
 /// Simulates plans, and says what it took.
-pub(crate) fn measure(options: &Simulate, say: &dyn Fn(String)) -> Result<Report, Failure> {
+pub(crate) fn measure(options: &Simulate, say: &Say<'_>) -> Result<Report, Failure> {
     let mut text = String::new();
     let mut lines = Vec::new();
     // Writing to a string does not fail.
@@ -42,7 +42,7 @@ pub(crate) fn measure(options: &Simulate, say: &dyn Fn(String)) -> Result<Report
     );
     let _ = writeln!(text, "|---|---|---|---|---|---|---|---|---|");
     for path in &options.plans {
-        say(path.display().to_string());
+        say(path.display().to_string().into());
         let line = of_plan(path, options)?;
         let number = |name: &str| line[name].as_f64().unwrap_or(0.0);
         let _ = writeln!(

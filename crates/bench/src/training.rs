@@ -10,8 +10,8 @@ use std::path::PathBuf;
 
 use clap::Args;
 use cost_models::quantity;
-use files::Failure;
 use files::folder::Folder;
+use files::{Failure, Say};
 use files::{model_file, readable, written};
 use model_zoo::folder::Writer;
 use model_zoo::gpt2::{self, Size, Start};
@@ -71,7 +71,7 @@ pub struct Training {
 }
 
 /// Writes the model, trains it in several ways, and compares.
-pub(crate) fn measure(options: &Training, say: &dyn Fn(String)) -> Result<Report, Failure> {
+pub(crate) fn measure(options: &Training, say: &Say<'_>) -> Result<Report, Failure> {
     let &Training { layers, hidden, heads, sequence, batch, .. } = options;
     if !hidden.is_multiple_of(heads) {
         return Err(Failure::Usage(format!("{hidden} numbers do not fall into {heads} heads")));

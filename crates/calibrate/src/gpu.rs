@@ -9,8 +9,8 @@ mod shown; // times and numbers beside those of the shipped file
 
 use cost_models::machine::{Machine, json, shipped};
 use device::{Bench, DeviceError, Facts, Sample};
-use files::Failure;
 use files::machine as machines;
+use files::{Doing, Failure, Of, Say};
 
 use super::notes::Notes;
 pub use draft::Draft;
@@ -60,7 +60,7 @@ pub fn identity(bench: &Bench) -> String {
 }
 
 /// Measures what the notes do not have yet, saying what is measured.
-pub fn measured(bench: &mut Bench, notes: &mut Notes, say: &dyn Fn(String)) -> Result<Measured, Failure> {
+pub fn measured(bench: &mut Bench, notes: &mut Notes, say: &Say<'_>) -> Result<Measured, Failure> {
     let free = bench.free_memory().map_err(failure)?;
     let all: Vec<Timed> = trials::all(&Sizes::FULL).into_iter().filter(|it| it.bytes() < free / 2).collect();
     let (count, before) = (all.len(), notes.count());
@@ -68,7 +68,7 @@ pub fn measured(bench: &mut Bench, notes: &mut Notes, say: &dyn Fn(String)) -> R
     let mut care = Care::default();
     let mut rows = Vec::new();
     for (number, timed) in all.into_iter().enumerate() {
-        say(format!("measuring {} of {count}{again}: {}", number + 1, timed.name));
+        say(Doing::one("measuring", number + 1, Of::All(count)).named(format!("{}{again}", timed.name)));
         let mut time = || match timed.when {
             When::Rested => bench.time(&timed.trial),
             When::Heated => bench.time_sustained(&timed.trial),

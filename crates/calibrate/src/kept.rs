@@ -4,7 +4,7 @@ use std::path::{Path, PathBuf};
 use std::time::Instant;
 
 use cost_models::machine::{json, measured};
-use files::{Failure, written};
+use files::{Failure, Say, written};
 use sha2::{Digest as _, Sha256};
 
 use crate::notes::Notes;
@@ -23,7 +23,7 @@ pub struct Kept {
 }
 
 /// The machine file of this host in a folder, for a version of the program: measured now where it is not there.
-pub fn kept(folder: &Path, version: &str, say: &dyn Fn(String)) -> Result<Kept, Failure> {
+pub fn kept(folder: &Path, version: &str, say: &Say<'_>) -> Result<Kept, Failure> {
     let identity = crate::machine();
     let digest = Sha256::digest(format!("{identity}, shardloom {version}"));
     let hash: String = digest.iter().take(8).map(|byte| format!("{byte:02x}")).collect();
@@ -36,7 +36,7 @@ pub fn kept(folder: &Path, version: &str, say: &dyn Fn(String)) -> Result<Kept, 
     written::possible(&path)?;
     let start = Instant::now();
     let (found, _) = crate::measured(Effort::Quick, &mut Notes::nowhere(), &|what| {
-        say(format!("the first time on this host: {what}"));
+        say(format!("the first time on this host: {what}").into());
     })?;
     let source = format!("measured quickly by `shardloom run` on {identity}, {}", crate::host::date());
     let machine =

@@ -28,8 +28,8 @@ use std::thread;
 use cost_models::machine::Pass;
 use cost_models::machine::measured::Measurements;
 use cost_models::units::Bytes;
-use files::Failure;
 use files::readable;
+use files::{Doing, Failure, Of, Say};
 use kernels::{Array, KernelError};
 use planner_ir::{Binary, DType, Op, Type};
 use run::RunError;
@@ -185,13 +185,13 @@ fn failure(error: MeasureFailure) -> Failure {
 pub fn measured(
     effort: Effort,
     notes: &mut Notes,
-    say: &dyn Fn(String),
+    say: &Say<'_>,
 ) -> Result<(Measurements, Vec<Fit>), Failure> {
     let all = Wanted::all();
     let before = notes.count();
     for (index, wanted) in all.iter().enumerate() {
         let again = if before > 0 { format!(" ({before} are there from before)") } else { String::new() };
-        say(format!("measuring {} of {}{again}: {}", index + 1, all.len(), wanted.name()));
+        say(Doing::one("measuring", index + 1, Of::All(all.len())).named(format!("{}{again}", wanted.name())));
         notes.of(&wanted.name(), || wanted.seconds(effort).map_err(failure))?;
     }
     let mut seconds = |wanted: Wanted| notes.of(&wanted.name(), || wanted.seconds(effort).map_err(failure));

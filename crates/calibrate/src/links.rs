@@ -9,7 +9,7 @@ use std::time::Duration;
 
 use cost_models::machine::Machine;
 use device::{Facts, Links, Settings};
-use files::Failure;
+use files::{Doing, Failure, Of, Say};
 use run::Processes;
 
 use super::gpu::{Beside, Care, Fitted, failure, named, shown_links, steady};
@@ -66,7 +66,7 @@ pub fn measured(
     (processes, limit): (&Rc<Processes>, Duration),
     ranks: Ranks,
     notes: &mut Notes,
-    say: &dyn Fn(String),
+    say: &Say<'_>,
 ) -> Result<(Vec<(Timed, f64)>, Care), Failure> {
     let among = Among::all(ranks);
     let groups: Vec<Vec<Vec<u64>>> = among.iter().map(|it| it.groups(ranks)).collect();
@@ -81,7 +81,7 @@ pub fn measured(
     let mut care = Care::default();
     let mut rows = Vec::new();
     for (number, timed) in all.into_iter().enumerate() {
-        say(format!("measuring {} of {count}{again}: {}", number + 1, timed.name));
+        say(Doing::one("measuring", number + 1, Of::All(count)).named(format!("{}{again}", timed.name)));
         let measure = |care: &mut Care| {
             let time = &mut || links.time(timed.what, timed.bytes, timed.group);
             Ok(steady(&timed.name, care, time)?.seconds)

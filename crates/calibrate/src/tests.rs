@@ -1,5 +1,7 @@
 //! Tests of measurements: what must hold on any machine, and what fits must find again.
 
+use std::sync::Mutex;
+
 use cost_models::compute::{MatrixProduct, matrix_product};
 use cost_models::machine::measured::host;
 use cost_models::machine::{Machine, Precision, Tile};
@@ -127,11 +129,13 @@ fn what_was_measured_before_is_what_a_machine_is_made_of() {
     }
     let mut notes = Notes::beside(&output, "made").unwrap();
     let before = notes.count();
-    let said = std::cell::RefCell::new(Vec::new());
-    let (found, _) = measured(Effort::Quick, &mut notes, &|what| said.borrow_mut().push(what)).unwrap();
+    let said = Mutex::new(Vec::new());
+    let (found, _) = measured(Effort::Quick, &mut notes, &|doing| said.lock().unwrap().push(doing)).unwrap();
     assert!(near(found.turned_rate.0, 1.5e10, 1e-6) && found.launch.0 > 0.0, "{found:?}");
     assert_eq!(Notes::beside(&output, "made").unwrap().count(), before + 1);
-    assert_eq!(said.borrow().len(), before + 1);
-    let last = format!("measuring {0} of {0} ({before} are there from before)", before + 1);
-    assert!(said.borrow().iter().any(|it| it.starts_with(&last)), "{:?}", said.borrow());
+    let said = said.into_inner().unwrap();
+    assert_eq!(said.len(), before + 1);
+    let last = said.last().unwrap().to_string();
+    assert!(last.starts_with(&format!("measuring {0} of {0}: ", before + 1)), "{last}");
+    assert!(last.ends_with(&format!(" ({before} are there from before)")), "{last}");
 }

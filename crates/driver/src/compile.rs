@@ -7,10 +7,10 @@ use autoparallel::limits;
 use autoparallel::mesh;
 use cost_models::machine::Machine;
 use export::Target as Runtime;
-use files::Failure;
 use files::given::{self, Given};
 use files::impossible;
 use files::model_file::{self, ModelFile};
+use files::{Doing, Failure, Of};
 use import::{Bindings, ImportError};
 use kernels::Array;
 use launch::Listener;
@@ -89,7 +89,7 @@ pub fn imported(
     observe: Observer<'_>,
     listener: &dyn Listener,
 ) -> Result<Imported, Failure> {
-    listener.say(format!("reading {}", path.display()));
+    listener.say(format!("reading {}", path.display()).into());
     let of = if recipe.is_some() { Use::Loss } else { Use::Forward };
     let file = model_file::open_for(path, of)?;
     file.left_out.iter().for_each(|it| listener.remark(&left_out(path, it)));
@@ -239,10 +239,12 @@ pub fn planned(
     let ways = ways::of_program(wanted.runtime, wanted.mesh.as_ref(), machine, &prepared.graph)?;
     let mut best: Option<Plan> = None;
     let mut tried = Vec::new();
-    for (mesh, rules) in ways {
+    let count = ways.len();
+    for (number, (mesh, rules)) in (1..).zip(ways) {
         let parallel =
             rules.as_ref().map_or_else(String::new, |it| format!(", {} parallel", limits::in_words(it)));
-        listener.say(format!("planning on mesh {}{parallel}", mesh::sizes(&mesh)));
+        let mesh_in_words = format!("{}{parallel}", mesh::sizes(&mesh));
+        listener.say(Doing::one("planning on mesh", number, Of::All(count)).named(mesh_in_words));
         let steps = wanted.steps;
         let target =
             Target { machine, mesh: &mesh, capacity, steps, live: search::Live::ONE, rules: rules.as_ref() };

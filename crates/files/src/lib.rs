@@ -13,11 +13,13 @@
 //! - [`weights`] — what was trained
 //! - [`readable`], [`written`], [`mapped`] — files themselves
 //! - [`folder`] — folders that go away
+//! - [`doing`] — what is being done, for who waits
 //! - [`interrupt`] — work that is ended before it is done
 //! - [`impossible`] — what no weights and no inputs can make right
 
 pub mod arrays;
 pub mod checkpoint;
+pub mod doing;
 mod failure;
 pub mod folder;
 pub mod given;
@@ -32,4 +34,5 @@ pub mod readable;
 pub mod weights;
 pub mod written;
 
+pub use doing::{Doing, Of, Say};
 pub use failure::Failure;

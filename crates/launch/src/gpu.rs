@@ -131,14 +131,14 @@ pub fn sessions(
             None => Session::new(programs, weights)?,
         }
     } else {
-        listener.say("making kernels ready".to_owned());
+        listener.say("making kernels ready".into());
         let plans: Vec<&[Program]> = [&programs].into_iter().chain(&beside).map(Vec::as_slice).collect();
         let device = device(on, cluster, &plans)?;
         let rank = cluster.map_or(String::new(), |it| format!(" of rank {}", it.processes.rank()));
         for remark in device.remarks() {
             listener.remark(&format!("gpu{rank}: {remark}"));
         }
-        listener.say("reading weights".to_owned());
+        listener.say("reading weights".into());
         let processes = cluster.map(|it| Rc::clone(&it.processes));
         Session::on(Box::new(device), processes, programs, weights)?
     };

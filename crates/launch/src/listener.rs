@@ -1,9 +1,11 @@
 //! Who is told what is being done.
 
-/// Is told what is being done, and what a person should know.
-pub trait Listener {
+use files::Doing;
+
+/// Is told what is being done, also by threads that work beside each other, and what a person should know.
+pub trait Listener: Sync {
     /// What is done now.
-    fn say(&self, what: String);
+    fn say(&self, doing: Doing);
 
     /// What a person should know: a line of its own.
     fn remark(&self, words: &str);
@@ -14,7 +16,7 @@ pub trait Listener {
 pub struct Nobody;
 
 impl Listener for Nobody {
-    fn say(&self, _: String) {}
+    fn say(&self, _: Doing) {}
 
     fn remark(&self, _: &str) {}
 }

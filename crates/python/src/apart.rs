@@ -5,8 +5,8 @@ use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, channel};
 use std::thread;
 use std::time::Duration;
 
-use files::Failure;
 use files::interrupt::Interrupt;
+use files::{Doing, Failure};
 use launch::Listener;
 use pyo3::prelude::*;
 
@@ -23,8 +23,8 @@ pub(crate) struct Teller(Sender<Told>);
 
 impl Listener for Teller {
     // Where nobody listens any more the work is being ended.
-    fn say(&self, what: String) {
-        let _ = self.0.send(("now", what));
+    fn say(&self, doing: Doing) {
+        let _ = self.0.send(("now", doing.to_string()));
     }
 
     fn remark(&self, words: &str) {

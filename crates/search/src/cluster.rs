@@ -14,7 +14,7 @@ use schedule::StageTimes;
 use crate::live::Live;
 
 /// How many times as many setups are tried as are to be had.
-const TRIED: usize = 3;
+pub const TRIED: usize = 3;
 /// How many setups are priced at a time.
 const BATCH: usize = 2;
 

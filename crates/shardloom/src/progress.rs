@@ -1,14 +1,19 @@
 //! What is being done, for a person who waits: on the standard error, as a line that moves if that is a terminal
 //! and now and then as a line of a log if not; or for who calls.
 
+use std::io::{Write as _, stderr};
 use std::sync::{Mutex, PoisonError};
 use std::thread;
 use std::time::{Duration, Instant};
 
 use driver::compile::left_out;
+use files::doing::Place;
 use files::model_file::ModelFile;
+use files::{Doing, Of};
 use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
 use launch::Listener;
+
+use crate::colour::Painted;
 
 /// Whether progress is shown.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -29,41 +34,37 @@ pub(crate) enum Progress {
 
 /// What is done one after another, since when.
 pub(crate) struct Counted {
-    of: u64,
-    first: u64,
+    what: String,
+    first: usize,
     since: Instant,
 }
 
 impl Counted {
-    /// That of words with `3 of 8` in them: the third is being done.
-    fn parse(words: &str) -> Option<(u64, u64)> {
-        let (before, behind) = words.split_once(" of ")?;
-        let is_digit = |letter: char| letter.is_ascii_digit();
-        let number = before.rsplit(|it| !is_digit(it)).next()?.parse().ok()?;
-        let of = behind.split(|it| !is_digit(it)).next()?.parse().ok()?;
-        Some((number, of))
-    }
-
     /// How long what is left takes if it goes on as it went, once some is done.
-    fn left(&self, number: u64, elapsed: Duration) -> Option<Duration> {
+    fn left(&self, Place { number, of }: Place, elapsed: Duration) -> Option<Duration> {
         let done = u32::try_from(number.checked_sub(self.first)?).ok().filter(|it| *it > 0)?;
-        let left = u32::try_from((self.of + 1).checked_sub(number)?).ok()?;
+        let left = u32::try_from((of.count() + 1).checked_sub(number)?).ok()?;
         Some((elapsed / done).saturating_mul(left))
     }
 }
 
-/// What is said, with when it ends if it is counted.
-fn with_end(counted: &Mutex<Option<Counted>>, what: String) -> String {
-    let Some((number, of)) = Counted::parse(&what) else { return what };
+/// What is done in words, with when it ends if it is counted.
+fn with_end(counted: &Mutex<Option<Counted>>, doing: &Doing) -> String {
+    let words = doing.to_string();
+    let Some(place) = doing.place else { return words };
     let mut counted = counted.lock().unwrap_or_else(PoisonError::into_inner);
     match &*counted {
-        Some(known) if known.of == of && known.first <= number => {
-            let left = known.left(number, known.since.elapsed());
-            left.map_or(what.clone(), |left| format!("{what}, about {} s left", left.as_secs().max(1)))
+        Some(known) if known.what == doing.what && known.first <= place.number => {
+            let Some(left) = known.left(place, known.since.elapsed()) else { return words };
+            let most = match place.of {
+                Of::All(_) => "about",
+                Of::AtMost(_) => "at most about",
+            };
+            format!("{words}, {most} {} s left", left.as_secs().max(1))
         }
         _ => {
-            *counted = Some(Counted { of, first: number, since: Instant::now() });
-            what
+            *counted = Some(Counted { what: doing.what.clone(), first: place.number, since: Instant::now() });
+            words
         }
     }
 }
@@ -102,10 +103,10 @@ impl Progress {
     }
 
     /// What is done now.
-    pub(crate) fn say(&self, what: impl Into<String>) {
+    pub(crate) fn say(&self, doing: impl Into<Doing>) {
         match self {
-            Self::Line(bar, counted) => bar.set_message(with_end(counted, what.into())),
-            Self::Told(listener) => listener.say(what.into()),
+            Self::Line(bar, counted) => bar.set_message(with_end(counted, &doing.into())),
+            Self::Told(listener) => listener.say(doing.into()),
         }
     }
 
@@ -138,13 +139,16 @@ fn log(bar: &ProgressBar, every: Duration, mut say: impl FnMut(String)) {
 }
 
 impl Listener for Progress {
-    fn say(&self, what: String) {
-        Self::say(self, what);
+    fn say(&self, doing: Doing) {
+        Self::say(self, doing);
     }
 
     fn remark(&self, words: &str) {
         match self {
-            Self::Line(bar, _) => bar.suspend(|| eprintln!("{words}")),
+            Self::Line(bar, _) => bar.suspend(|| {
+                // Where nobody reads it, it is not said.
+                let _ = writeln!(Painted::new(stderr()), "{words}");
+            }),
             Self::Told(listener) => listener.remark(words),
         }
     }
@@ -165,18 +169,24 @@ mod tests {
     /// Of what is counted is said when it ends, by what took how long before.
     #[test]
     fn what_is_counted_has_an_end() {
-        assert_eq!(Counted::parse("step 3 of 60"), Some((3, 60)));
-        assert_eq!(Counted::parse("devices=8,16: 16, 2 of 2"), Some((2, 2)));
-        assert_eq!(Counted::parse("planning 4 stages of 2 kinds"), None);
-        let counted = Counted { of: 60, first: 3, since: Instant::now() };
-        assert_eq!(counted.left(3, Duration::from_secs(9)), None);
+        let counted = Counted { what: "step".to_owned(), first: 3, since: Instant::now() };
+        let left = |number, of, seconds| {
+            counted.left(Place { number, of }, Duration::from_secs(seconds)).map(|it| it.as_secs())
+        };
+        assert_eq!(left(3, Of::All(60), 9), None);
         // Three took 9 s, and that many are left: the sixth to the sixtieth.
-        assert_eq!(counted.left(6, Duration::from_secs(9)), Some(Duration::from_secs(3 * 55)));
-        assert_eq!(counted.left(61, Duration::from_secs(9)), Some(Duration::ZERO));
+        assert_eq!(left(6, Of::All(60), 9), Some(3 * 55));
+        assert_eq!(left(61, Of::All(60), 9), Some(0));
         let told = Mutex::new(None);
-        assert_eq!(with_end(&told, "step 1 of 2".to_owned()), "step 1 of 2");
-        assert_eq!(with_end(&told, "step 2 of 2".to_owned()), "step 2 of 2, about 1 s left");
-        assert_eq!(with_end(&told, "step 1 of 9".to_owned()), "step 1 of 9");
+        let say = |doing: Doing| with_end(&told, &doing);
+        assert_eq!(say(Doing::one("step", 1, Of::All(2))), "step 1 of 2");
+        assert_eq!(say(Doing::one("step", 2, Of::All(2))), "step 2 of 2, about 1 s left");
+        // What is said in between, without a number, ends nothing; what is counted otherwise begins anew.
+        assert_eq!(say("planning 4 of 7 stages".into()), "planning 4 of 7 stages");
+        assert_eq!(say(Doing::one("step", 2, Of::All(2)).named("b")), "step 2 of 2: b, about 1 s left");
+        let planning = |number| Doing::one("planning", number, Of::AtMost(9)).named("2 groups");
+        assert_eq!(say(planning(1)), "planning 1 of at most 9: 2 groups");
+        assert_eq!(say(planning(2)), "planning 2 of at most 9: 2 groups, at most about 1 s left");
     }
 
     /// What takes long is said in logs with what it is, and no more once it is over.

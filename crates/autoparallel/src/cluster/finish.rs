@@ -1,6 +1,6 @@
 //! Ways to run a step, planned stage by stage: what a price of blocks promises, made.
 
-use files::Failure;
+use files::{Doing, Failure, Of, Say};
 use plan::{Pipeline, Proof};
 use rewrite::Steps;
 use schedule::Kind;
@@ -79,7 +79,7 @@ impl Finished {
         question: &Question<'_>,
         known: &Known,
         ways: &[Way],
-        say: &dyn Fn(String),
+        say: &Say<'_>,
     ) -> Result<(), Failure> {
         while self.next(question, known, ways, say)? {}
         Ok(())
@@ -92,7 +92,7 @@ impl Finished {
         question: &Question<'_>,
         known: &Known,
         ways: &[Way],
-        say: &dyn Fn(String),
+        say: &Say<'_>,
     ) -> Result<bool, Failure> {
         let tried = &self.tried[self.before..];
         let made = tried.iter().filter(|it| it.1.is_finite()).count();
@@ -107,7 +107,10 @@ impl Finished {
         let Some(way) = ways.min_by(|a, b| a.seconds.total_cmp(&b.seconds)).cloned() else {
             return Ok(false);
         };
-        say(format!("planning {}, {}", way.chosen, way.kind.name()));
+        let number = tried.len() + 1;
+        let most = if number <= PLANNED { PLANNED } else { most };
+        let chosen = format!("{}, {}", way.chosen, way.kind.name());
+        say(Doing::one("planning", number, Of::AtMost(most)).named(chosen));
         match planned(question, known, &way, say) {
             Ok(pipeline) => {
                 let seconds = pipeline.seconds();
@@ -166,12 +169,7 @@ fn possible<'a>(question: &Question<'_>, known: &Known, ways: &'a [Way]) -> Resu
     if possible.is_empty() { Ok(ways.iter().collect()) } else { Ok(possible) }
 }
 
-fn planned(
-    question: &Question<'_>,
-    known: &Known,
-    way: &Way,
-    say: &dyn Fn(String),
-) -> Result<Pipeline, Failure> {
+fn planned(question: &Question<'_>, known: &Known, way: &Way, say: &Say<'_>) -> Result<Pipeline, Failure> {
     let Way { chosen, kind, chunks, first, .. } = way;
     let forward = known.of(question, chosen.micro_batches)?.again(&chosen.recompute);
     let wanted = Wanted {

@@ -3,9 +3,10 @@
 
 use std::collections::BTreeMap;
 use std::sync::Mutex;
+use std::sync::atomic::{AtomicUsize, Ordering};
 
 use cost_models::units::exact;
-use files::Failure;
+use files::{Doing, Failure, Of, Say};
 use plan::Recompute;
 use planner_ir::Mesh;
 use rayon::prelude::*;
@@ -46,7 +47,7 @@ impl Form<'_> {
 }
 
 /// The cheapest pipeline.
-pub(super) fn cheapest(question: &Question<'_>, say: &dyn Fn(String)) -> Result<Answer, Failure> {
+pub(super) fn cheapest(question: &Question<'_>, say: &Say<'_>) -> Result<Answer, Failure> {
     if let Some(limits) = &question.pins.limits {
         return Err(Failure::Usage(format!(
             "`--for`: {} has one mesh for all groups of devices: leave `--pin stages=..` out, and take nodes of one kind",
@@ -62,7 +63,7 @@ pub(super) fn cheapest(question: &Question<'_>, say: &dyn Fn(String)) -> Result<
     let of_kind = (0..kinds.len()).map(|kind| Question { kind, ..*question }).collect();
     let mut asked = Asked { of_kind, known: Vec::new() };
     let mut listed = asked.listed()?;
-    say("looking at the model".to_owned());
+    say("looking at the model".into());
     let counts = listed.iter().map(|it| it.1.micro_batches).collect();
     let known = asked.of_kind.iter().map(|question| Known::new(question, &counts));
     asked.known = known.collect::<Result<_, _>>()?;
@@ -79,9 +80,12 @@ pub(super) fn cheapest(question: &Question<'_>, say: &dyn Fn(String)) -> Result<
     let bound = bounds.into_iter().fold(f64::INFINITY, f64::min);
     forms.truncate(FORMS);
     let wanted: usize = forms.iter().flat_map(|form| &form.setups).map(Vec::len).sum();
-    say(format!("pricing {wanted} meshes"));
+    let priced = AtomicUsize::new(0);
+    let count = || {
+        say(Doing::one("pricing mesh", priced.fetch_add(1, Ordering::Relaxed) + 1, Of::All(wanted)));
+    };
     let composed = |form: &Form<'_>| -> Result<Vec<_>, Failure> {
-        Ok(ways(question, form.shared(), &asked.priced(form)?, (f64::INFINITY, true)))
+        Ok(ways(question, form.shared(), &asked.priced(form, &count)?, (f64::INFINITY, true)))
     };
     let found = forms.par_iter().map(composed).collect::<Vec<_>>();
     let found = found.into_iter().collect::<Result<Vec<Vec<Way>>, _>>()?.into_iter().flatten();
@@ -179,12 +183,15 @@ impl Asked<'_> {
         Ok(if blocks > 0.0 { blocks / fast } else { 0.0 })
     }
 
-    /// What blocks take on the meshes of a form, those first of which more is hoped.
-    fn priced(&self, form: &Form<'_>) -> Result<Vec<Part>, Failure> {
+    /// What blocks take on the meshes of a form, those first of which more is hoped; each is counted.
+    fn priced(&self, form: &Form<'_>, count: &(dyn Fn() + Sync)) -> Result<Vec<Part>, Failure> {
         let wanted = form.setups.iter().enumerate();
         let wanted: Vec<(usize, &Setup)> =
             wanted.flat_map(|(kind, all)| all.iter().map(move |&it| (kind, it))).collect();
-        let price = |&(kind, setup): &(usize, &Setup)| self.parts(kind, setup);
+        let price = |&(kind, setup): &(usize, &Setup)| {
+            count();
+            self.parts(kind, setup)
+        };
         let priced: Vec<Result<Vec<Part>, Failure>> = wanted.par_iter().map(price).collect();
         let parts = priced.into_iter().collect::<Result<Vec<_>, _>>()?.into_iter().flatten().collect();
         Ok(sorted(parts, form.shared().0))

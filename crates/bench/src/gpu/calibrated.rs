@@ -40,7 +40,7 @@ fn explaining(
     identity: &str,
     rates: &[Rate],
 ) -> Result<(Machine, Vec<Row>), Failure> {
-    (given.say)("seeking numbers that explain the times".to_owned());
+    (given.say)("seeking numbers that explain the times".into());
     let times = rates.iter().filter_map(|it| {
         let sample = it.sample.as_ref().ok()?;
         Some((it.timed.clone(), sample.seconds))

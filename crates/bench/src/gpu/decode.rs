@@ -10,9 +10,9 @@ use driver::generation::planned::{Step, Wanted, planned};
 use driver::generation::roles::{Told, roles};
 use driver::generation::sequences::Sequences;
 use driver::{compile, pipeline};
-use files::Failure;
 use files::folder::Folder;
 use files::model_file::{self, ModelFile};
+use files::{Doing, Failure, Of};
 use launch::gpu;
 use lower::Program;
 use model_zoo::folder::Writer;
@@ -56,7 +56,7 @@ pub(super) fn rows(given: &Given<'_>) -> Result<Vec<Row>, Failure> {
         ("a Llama of 1.24e9 parameters", Size::BILLION, ROOM)
     };
     let folder = Folder::new("gpu-decode", None)?;
-    (given.say)(format!("writing {name}"));
+    (given.say)(format!("writing {name}").into());
     let path = Writer::large(&folder.path)
         .and_then(|writer| {
             let writer = writer.of_elements(Use::Generation.element());
@@ -69,7 +69,7 @@ pub(super) fn rows(given: &Given<'_>) -> Result<Vec<Row>, Failure> {
             let sequences = if batch == 1 { "sequence" } else { "sequences" };
             let row = Row::new(&SECTION, format!("{name} in bf16, {batch} {sequences} of {room}"));
             let token = Token { file: &file, size, batch, room };
-            (given.say)(format!("planning a token of {batch} {sequences}"));
+            (given.say)(format!("planning a token of {batch} {sequences}").into());
             match token.planned(given) {
                 // What does not fit is no fault.
                 Err(error) => row.left_out(error),
@@ -119,7 +119,7 @@ impl Token<'_> {
     /// The median time of a token (seconds).
     fn measured(&self, given: &Given<'_>, generation: &Generation) -> Result<f64, Failure> {
         let programs = pipeline::lower(&generation.decode, &mut |_, _| {})?;
-        (given.say)("making kernels ready".to_owned());
+        (given.say)("making kernels ready".into());
         let plans: [&[Program]; 1] = [&programs];
         let device = Device::in_turns(&gpu::settings(&given.options.cuda), &plans)
             .map_err(|error| Failure::Input(error.to_string()))?;
@@ -129,7 +129,7 @@ impl Token<'_> {
         let mut sequences = Sequences::new(generation, None, session, prompts).map_err(failed)?;
         let mut seconds = Vec::new();
         for number in 0..TOKENS[0] + TOKENS[1] {
-            (given.say)(format!("token {} of {}", number + 1, TOKENS[0] + TOKENS[1]));
+            (given.say)(Doing::one("token", number + 1, Of::All(TOKENS[0] + TOKENS[1])));
             let start = Instant::now();
             let logits = sequences.logits().map_err(failed)?;
             if number >= TOKENS[0] {

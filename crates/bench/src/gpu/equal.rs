@@ -47,7 +47,7 @@ pub(super) fn rows(given: &Given<'_>, bench: &mut Bench) -> Vec<Row> {
     let extent = if given.options.quick { Extent::Small } else { Extent::Models };
     let mut rows = Vec::new();
     for make in makers() {
-        (given.say)("computing on a processor".to_owned());
+        (given.say)("computing on a processor".into());
         let cases = match make(extent) {
             Ok(cases) => cases,
             Err(error) => {
@@ -56,12 +56,12 @@ pub(super) fn rows(given: &Given<'_>, bench: &mut Bench) -> Vec<Row> {
             }
         };
         for some in cases.chunks(TOGETHER) {
-            (given.say)("compiling kernels".to_owned());
+            (given.say)("compiling kernels".into());
             let trials: Vec<_> = some.iter().map(|it| &it.trial).collect();
             // What does not compile is said where it is computed.
             let _ = bench.prepare(&trials);
             for case in some {
-                (given.say)(case.name.clone());
+                (given.say)(case.name.clone().into());
                 let row = Row::new(&SECTION, case.name.as_str());
                 rows.push(match found(bench, case) {
                     Ok(apart) => row.apart(apart, case.most),

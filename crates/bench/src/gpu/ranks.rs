@@ -66,7 +66,7 @@ pub(super) fn rows(given: &Given<'_>) -> Result<Vec<Row>, Failure> {
     }
     let mut rows = Vec::new();
     for (number, (name, path, bound)) in models.into_iter().enumerate() {
-        (given.say)(format!("{name}: one rank on a processor"));
+        (given.say)(format!("{name}: one rank on a processor").into());
         let model = match Model::open(&path, &bound) {
             Ok(model) => model,
             Err(error) => {
@@ -79,7 +79,7 @@ pub(super) fn rows(given: &Given<'_>) -> Result<Vec<Row>, Failure> {
         // Only of the model that is written it is known what its products are called.
         let pinned = pinned.into_iter().filter(|_| number == 0);
         for manner in MESHES.map(Manner::cheapest).into_iter().chain(pinned) {
-            (given.say)(format!("{name}, {}", manner.what));
+            (given.say)(format!("{name}, {}", manner.what).into());
             let row = Row::new(&SECTION, format!("{name}, {}", manner.what));
             rows.push(match model.apart(given, &manner) {
                 Ok(apart) => row.apart(apart, model.most),

@@ -55,7 +55,7 @@ pub(super) fn measured(given: &Given<'_>, bench: &mut Bench) -> Result<Vec<Rate>
             let why = format!("it takes {}", cost_models::quantity::bytes(timed.bytes()));
             return Rate { timed, sample: Err(Unknown::LeftOut(why)) };
         }
-        (given.say)(timed.name.clone());
+        (given.say)(timed.name.clone().into());
         let mut time = || match timed.when {
             When::Rested => bench.time(&timed.trial),
             When::Heated => bench.time_sustained(&timed.trial),

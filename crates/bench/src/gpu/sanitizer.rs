@@ -39,7 +39,7 @@ pub(super) fn rows(given: &Given<'_>) -> Vec<Row> {
         ];
     };
     let rows = TOOLS.map(|tool| {
-        (given.say)(format!("{tool} of compute-sanitizer"));
+        (given.say)(format!("{tool} of compute-sanitizer").into());
         row(given.options, program, tool).with("version", version.clone(), version.clone())
     });
     rows.into()

@@ -6,9 +6,9 @@ use std::time::Instant;
 use ::train::{LOSS, RATE, STEP};
 use device::Device;
 use driver::pipeline::{self, Target};
-use files::Failure;
 use files::folder::Folder;
 use files::model_file::ModelFile;
+use files::{Doing, Failure, Of};
 use files::{inputs, model_file};
 use import::Bindings;
 use kernels::Array;
@@ -86,7 +86,7 @@ fn rows_of(given: &Given<'_>, model: &Model) -> Vec<Row> {
     let title = format!("{} {}x{} in bf16", model.name, model.batch, model.sequence);
     let python = Python { program: &given.options.python, device: "cuda" };
     let theirs = MANNERS.map(|manner| {
-        (given.say)(format!("{} by PyTorch, {manner}", model.name));
+        (given.say)(format!("{} by PyTorch, {manner}", model.name).into());
         torch::steps(&python, model, STEPS, manner)
     });
     let row = Row::new(&SECTION, title.clone());
@@ -141,7 +141,7 @@ struct Step {
 /// Writes the model and plans its step for the GPU.
 fn planned(given: &Given<'_>, model: &Model) -> Result<Planned, Failure> {
     let folder = Folder::new("gpu-steps", None)?;
-    (given.say)(format!("writing {}", model.name));
+    (given.say)(format!("writing {}", model.name).into());
     let path = Writer::large(&folder.path)
         .and_then(|writer| match model.size {
             Size::Gpt2(size) => gpt2::write(writer, size, Start::Untrained, 0),
@@ -159,7 +159,7 @@ fn planned(given: &Given<'_>, model: &Model) -> Result<Planned, Failure> {
         decisions: pipeline::Decisions::Only(Recompute::Nothing),
         phases: pipeline::Phases::Together,
     };
-    (given.say)(format!("planning {}", model.name));
+    (given.say)(format!("planning {}", model.name).into());
     let prepared = pipeline::prepare_training(&file, &imported, &training, &mut |_, _| {})?;
     let machine =
         given.machine.clone().with_devices(1).map_err(|error| Failure::internal("bench gpu", error))?;
@@ -187,7 +187,7 @@ fn parameters(plan: &plan::Plan) -> u64 {
 /// Trains by a plan.
 fn trained(given: &Given<'_>, planned: &Planned) -> Result<Step, Failure> {
     let programs = pipeline::lower(&planned.plan, &mut |_, _| {})?;
-    (given.say)("making kernels ready".to_owned());
+    (given.say)("making kernels ready".into());
     let device = Device::together(&gpu::settings(&given.options.cuda), &programs)
         .map_err(|error| Failure::Input(error.to_string()))?;
     let mut session = Session::on(Box::new(device), None, programs, &planned.file).map_err(failed)?;
@@ -202,7 +202,7 @@ fn trained(given: &Given<'_>, planned: &Planned) -> Result<Step, Failure> {
     let fed = [fed];
     let (mut seconds, mut loss) = (Vec::new(), f64::NAN);
     for step in 0..STEPS[0] + STEPS[1] {
-        (given.say)(format!("step {} of {}", step + 1, STEPS[0] + STEPS[1]));
+        (given.say)(Doing::one("step", step + 1, Of::All(STEPS[0] + STEPS[1])));
         let start = Instant::now();
         let outcome = session.train(&fed, &own).map_err(failed)?;
         if step >= STEPS[0] {

@@ -8,9 +8,9 @@ use driver::training::Width;
 use driver::training::data::Data;
 use driver::training::order::{Order, Position};
 use driver::training::schedule::{Schedule, Shape};
-use files::Failure;
 use files::machine;
 use files::model_file::ModelFile;
+use files::{Doing, Failure, Of, Say};
 use import::Bindings;
 use kernels::Array;
 use plan::{Loss, NoDecay, Precision, Recipe, Recompute};
@@ -128,9 +128,9 @@ pub(super) fn train(
     options: &Training,
     file: &ModelFile,
     trial: &Trial,
-    say: &dyn Fn(String),
+    say: &Say<'_>,
 ) -> Result<Curve, Failure> {
-    say(format!("{}: planning", trial.title));
+    say(format!("{}: planning", trial.title).into());
     let plan = planned(options, file, trial)?;
     let recipe = plan.recipe.as_ref().ok_or_else(|| internal("the plan has no recipe"))?;
     let data = Data::open(&options.text, Width::U8, &plan.graph, recipe)?;
@@ -146,7 +146,9 @@ pub(super) fn train(
     let mut session = Session::new(programs, file).map_err(internal)?;
     let (mut losses, mut seconds) = (Vec::new(), Vec::new());
     for step in 1..=options.steps {
-        say(format!("{}: step {step} of {}", trial.title, options.steps));
+        let steps = usize::try_from(options.steps).unwrap_or(usize::MAX);
+        let number = usize::try_from(step).unwrap_or(usize::MAX);
+        say(Doing::one("step", number, Of::All(steps)).within(trial.title));
         let examples = order.step();
         let size = usize::try_from(data.per_micro_batch).unwrap_or(usize::MAX);
         let fed = examples.chunks(size).map(|it| data.micro_batch(it)).collect::<Result<Vec<_>, _>>()?;

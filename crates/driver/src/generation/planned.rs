@@ -5,7 +5,7 @@ use std::collections::BTreeSet;
 use autoparallel::mesh;
 use cost_models::machine::Machine;
 use cost_models::quantity;
-use files::Failure;
+use files::{Failure, Say};
 use plan::{Cache, Generation, ModelFile, Plan};
 use planner_ir::{Graph, Layout, Mesh, Source, parse_layout};
 use rewrite::{Splits, Steps, plain_layouts};
@@ -61,7 +61,7 @@ pub fn planned(
     mut prefill: Option<Step>,
     mut decode: Step,
     wanted: &Wanted<'_>,
-    say: &dyn Fn(String),
+    say: &Say<'_>,
 ) -> Result<(Generation, Vec<Tried>), Failure> {
     let mut first = None;
     for share in SHARES {
@@ -82,7 +82,7 @@ fn of_share(
     prefill: Option<&mut Step>,
     decode: &mut Step,
     (wanted, capacity): (&Wanted<'_>, u64),
-    say: &dyn Fn(String),
+    say: &Say<'_>,
 ) -> Result<(Generation, Vec<Tried>), Refused> {
     let fails = |failure| Refused { failure, is_apart: false };
     let mut found: Vec<(Plan, Layout, Option<&Rules>)> = Vec::new();
@@ -91,11 +91,8 @@ fn of_share(
         let rules = rules.as_ref();
         let layouts = keeps(rules, mesh, layouts(cache, &decode.prepared.graph, mesh));
         for layout in chosen(wanted, layouts, mesh).map_err(fails)? {
-            say(format!(
-                "planning a token on mesh {}, the cache {}",
-                mesh::sizes(mesh),
-                layout.display(mesh)
-            ));
+            let kept = layout.display(mesh).to_string();
+            say(format!("planning a token on mesh {}, the cache {kept}", mesh::sizes(mesh)).into());
             match plan_of(cache, decode, &layout, (mesh, rules), wanted) {
                 Ok(plan) => found.push((plan, layout, rules)),
                 Err(failure @ Failure::Usage(_)) => return Err(fails(failure)),
@@ -113,7 +110,7 @@ fn of_share(
     };
     for (decode, layout, rules) in found {
         let mesh = decode.mesh.clone();
-        say(format!("planning prompts on mesh {}", mesh::sizes(&mesh)));
+        say(format!("planning prompts on mesh {}", mesh::sizes(&mesh)).into());
         let prompts = match plan_of(cache, prefill, &layout, (&mesh, rules), wanted) {
             Ok(plan) => Plan { capacity, ..plan },
             Err(failure) => {

@@ -55,13 +55,13 @@ pub fn ready(
     if leads {
         check_outputs(job)?;
     }
-    listener.say(format!("reading {}", job.plan.display()));
+    listener.say(format!("reading {}", job.plan.display()).into());
     let trained = Trained::read(&job.plan, job.model.as_deref(), observe, &|words| listener.say(words))?;
     if last == Some(Stage::Plan) {
         return Ok(Err(Stage::Plan));
     }
     check_not_read(job, &trained.file)?;
-    listener.say(format!("reading {}", job.data.display()));
+    listener.say(format!("reading {}", job.data.display()).into());
     let data = Data::open(&job.data, job.tokens, &trained.graph, &trained.recipe)?;
     let states = lasting(&trained.graph);
     // The whole of the data is read for its checksum: only where checkpoints need it.
@@ -74,7 +74,7 @@ pub fn ready(
         None => None,
     };
     let resumed = resumed(job, &trained.model, &settings, &data, &states)?;
-    listener.say("lowering".to_owned());
+    listener.say("lowering".into());
     let programs = trained.programs(observe)?;
     if last == Some(Stage::Lower) {
         return Ok(Err(Stage::Lower));

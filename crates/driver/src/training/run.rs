@@ -3,10 +3,10 @@
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 
-use files::Failure;
 use files::checkpoint::{self, Checkpoint, Manifest, Writer};
 use files::model_file::ModelFile;
 use files::weights;
+use files::{Doing, Failure, Of};
 use kernels::Array;
 use launch::Listener;
 use plan::Recipe;
@@ -108,7 +108,8 @@ impl<'a> Run<'a> {
         let (log, last) = (self.job.log.as_deref().filter(|_| self.session.leads()), self.job.last());
         let mut log = log.map(|path| Log::open(path, self.step)).transpose()?;
         while self.step < last {
-            listener.say(format!("step {} of {last}", self.step + 1));
+            let count = |it: u64| usize::try_from(it).unwrap_or(usize::MAX);
+            listener.say(Doing::one("step", count(self.step + 1), Of::All(count(last))));
             let report = self.step()?;
             if let Some(log) = &mut log {
                 log.add(&report)?;
@@ -117,7 +118,7 @@ impl<'a> Run<'a> {
             if let Some(folder) = &self.job.checkpoint
                 && (self.step.is_multiple_of(self.job.every) || self.step == last)
             {
-                listener.say(format!("writing {}", checkpoint::folder(folder, self.step).display()));
+                listener.say(format!("writing {}", checkpoint::folder(folder, self.step).display()).into());
                 self.save(folder)?;
             }
         }

@@ -4,10 +4,10 @@ use std::path::Path;
 
 use ::plan::json::{Content, write, write_pipeline};
 use ::plan::{ModelFile as Named, Pipeline, Plan, Recipe, Tie};
-use files::Failure;
 use files::model_file::ModelFile;
 use files::plan_file;
 use files::readable::hexadecimal;
+use files::{Failure, Say};
 use lower::Program;
 use planner_ir::Graph;
 use sha2::{Digest, Sha256};
@@ -42,7 +42,7 @@ impl Trained {
         path: &Path,
         model: Option<&Path>,
         observe: Observer<'_>,
-        say: &dyn Fn(String),
+        say: &Say<'_>,
     ) -> Result<Self, Failure> {
         let planned = match plan_file::read_any_checked(path)? {
             Content::Plan(plan) => Planned::Whole(plan),
@@ -71,7 +71,7 @@ impl Trained {
         };
         let file = plan_file::named_model(path, &named, model)?;
         file.expect_weights()?;
-        say("deriving the step again".to_owned());
+        say("deriving the step again".into());
         let graph = match &planned {
             Planned::Whole(plan) => {
                 derived::trains(path, plan, &recipe, &file)?;

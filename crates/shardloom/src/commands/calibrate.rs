@@ -8,8 +8,8 @@ use calibrate::links::{self, Ranks};
 use calibrate::notes::Notes;
 use cost_models::machine::{Machine, json, measured, shipped};
 use device::{Bench, Facts, Settings};
-use files::Failure;
 use files::written;
+use files::{Doing, Failure};
 use launch::arguments::RunDevice;
 use launch::cluster::Cluster;
 
@@ -143,7 +143,7 @@ fn among(
         notes.forget();
     }
     let resumed = resumed(&notes);
-    let say = |what| context.progress.say(what);
+    let say = |what: Doing| context.progress.say(what);
     let among = (processes, cluster.connecting);
     let (rows, care) = links::measured(&ready.settings, among, ranks, &mut notes, &say)?;
     let Some((text, machine)) = alone else {

@@ -20,8 +20,8 @@ use driver::pipeline::staged::{Forward, Meshes, Order, Wanted, kind, staged, too
 use driver::pipeline::{self, Stage, parameters};
 use driver::training::derived_pipeline;
 use driver::ways;
-use files::Failure;
 use files::model_file::ModelFile;
+use files::{Doing, Failure};
 use files::{model_file, plan_file, readable};
 use import::Bindings;
 use planner_ir::Mesh;
@@ -87,7 +87,7 @@ pub(super) fn pipeline(
                 format!("meshes {}", all.iter().map(mesh::sizes).collect::<Vec<_>>().join(", "))
             }
         };
-        let say = |words: String| progress.say(format!("{title}: {words}"));
+        let say = |doing: Doing| progress.say(doing.within(&title));
         match staged(&forward, &imported.header, &wanted, &say) {
             Ok(made) if best.as_ref().is_none_or(|best| made.seconds() < best.seconds()) => best = Some(made),
             Ok(_) => {}

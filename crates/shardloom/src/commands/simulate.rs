@@ -9,7 +9,7 @@ use cost_models::cluster::Cluster;
 use cost_models::quantity::bytes;
 use driver::generation::planned::held;
 use driver::pipeline;
-use files::Failure;
+use files::{Failure, Say};
 use files::{machine, plan_file, written};
 use report::simulated::{Planned, Simulated};
 use serde_json::json;
@@ -72,16 +72,16 @@ pub(super) struct Asked<'a> {
 pub(super) fn simulated(
     content: &Content,
     asked: &Asked<'_>,
-    say: &dyn Fn(String),
+    say: &Say<'_>,
     each: &mut dyn FnMut(&'static str, Simulated<'_>) -> Result<(), Failure>,
 ) -> Result<(), Failure> {
     let failed = |error: SimulateError| Failure::internal("simulate", error);
     let mut of_plan = |name: &'static str, plan: &Plan| {
         let planned = Planned::of_plan(plan);
         let cluster = machine_of(&planned, asked)?;
-        say("lowering".to_owned());
+        say("lowering".into());
         let alike = pipeline::alike(plan)?;
-        say(format!("simulating {} ranks", planned.machine.devices));
+        say(format!("simulating {} ranks", planned.machine.devices).into());
         let machine = cluster.single().ok_or_else(|| {
             let kinds = cluster.kinds().len();
             let why = format!(
@@ -100,9 +100,9 @@ pub(super) fn simulated(
         Content::Pipeline(pipeline) => {
             let planned = Planned::of_pipeline(pipeline);
             let cluster = machine_of(&planned, asked)?;
-            say("lowering".to_owned());
+            say("lowering".into());
             let groups = lower::grouped(pipeline).map_err(|error| Failure::internal("lower", error))?;
-            say(format!("simulating {} ranks", pipeline.devices()));
+            say(format!("simulating {} ranks", pipeline.devices()).into());
             let timeline = simulate::simulate_grouped(&groups, &cluster, asked.order).map_err(failed)?;
             each("step", Simulated { planned, cluster: &cluster, timeline: &timeline })
         }

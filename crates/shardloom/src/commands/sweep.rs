@@ -2,7 +2,7 @@
 
 use std::collections::BTreeSet;
 
-use files::Failure;
+use files::{Doing, Failure, Of};
 use files::{model_file, written};
 use report::sweep::{Point, What, drawn, object, parsed, shown, table, text};
 use report::throughput;
@@ -28,7 +28,7 @@ pub(super) fn sweep(arguments: &SweepArguments, context: &mut Context<'_, '_>) -
     let mut points = Vec::new();
     let count = values.len();
     for (place, at) in (1..).zip(values) {
-        context.progress.say(format!("{over}: {}, {place} of {count}", shown(what, at)));
+        context.progress.say(Doing::one(over, place, Of::All(count)).named(shown(what, at)));
         let devices = if what == What::Devices { Some(at) } else { plan.devices };
         let machine = plan.cluster(devices)?;
         let memory = match what {

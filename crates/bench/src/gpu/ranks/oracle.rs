@@ -44,7 +44,7 @@ pub(super) fn rows(given: &Given<'_>, folder: &Path) -> Result<Vec<Row>, Failure
             Ok(case) => rows.extend(MESHES.map(|sizes| {
                 let mesh = Mesh::of_sizes(sizes);
                 let what = format!("{name}, trained on {} ranks", autoparallel::mesh::sizes(&mesh));
-                (given.say)(what.clone());
+                (given.say)(what.clone().into());
                 let row = Row::new(&SECTION, what);
                 match case.planned(&mesh) {
                     // There are models that are not trained so.

@@ -124,13 +124,13 @@ pub(super) fn rows(given: &Given<'_>) -> Result<Vec<Row>, Failure> {
     let file = model_file::open(&path)?;
     let mut expected = BTreeMap::new();
     for precision in [Precision::F32, Precision::Bf16] {
-        (given.say)(format!("training in {precision:?}: one rank on a processor").to_lowercase());
+        (given.say)(format!("training in {precision:?}: one rank on a processor").to_lowercase().into());
         let (programs, _) = Trial { precision, ..PLAIN }.planned(&file)?;
         let session = Session::new(programs, &file).map_err(failed)?;
         expected.insert(format!("{precision:?}"), left(session, LEARNING, &PLAIN.fed()?)?);
     }
     let rows = TRIALS.map(|trial| {
-        (given.say)(trial.title.to_owned());
+        (given.say)(trial.title.to_owned().into());
         let row = Row::new(&SECTION, format!("a GPT-2 of 2 layers, {}", trial.title));
         let most = if trial.precision == Precision::F32 { APART } else { APART_NARROW };
         match trial.planned(&file) {
