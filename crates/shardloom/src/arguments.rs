@@ -25,7 +25,7 @@ use ::launch::arguments::{ClusterArguments, DeviceArguments};
 use driver::compile::{Bound, dimension};
 use driver::pipeline::Stage;
 
-use clap::{Args, CommandFactory, Parser, Subcommand, ValueEnum};
+use clap::{Args, ColorChoice, CommandFactory, Parser, Subcommand, ValueEnum};
 use planner_ir::Mesh;
 
 pub use export::{ExportArguments, To, Trace};
@@ -91,6 +91,9 @@ pub struct Global {
     /// Print JSON instead of text
     #[arg(long, global = true)]
     pub json: bool,
+    /// Colour: on terminals and as `NO_COLOR` and `CLICOLOR` say (`auto`), always, or never
+    #[arg(long, global = true, value_enum, default_value_t = ColorChoice::Auto, value_name = "WHEN")]
+    pub color: ColorChoice,
     /// Print nothing but errors
     #[arg(long, short, global = true)]
     pub quiet: bool,

@@ -17,6 +17,7 @@ use launch::contract::Launched;
 use rayon::ThreadPoolBuildError;
 
 use crate::arguments::{Arguments, Command, meant, outputs};
+use crate::colour;
 use crate::commands::{Context, Form, Lines, Said, execute};
 use crate::progress::{Progress, Wish};
 use crate::stages::Stages;
@@ -29,6 +30,8 @@ pub fn main_with<I>(arguments: I, stdout: &mut dyn Write, stderr: &mut dyn Write
 where
     I: IntoIterator<Item: Into<OsString> + Clone>,
 {
+    let arguments: Vec<OsString> = arguments.into_iter().map(Into::into).collect();
+    colour::wish(&arguments);
     let arguments = match read(arguments) {
         Ok((arguments, matches)) => match meant::check(&matches, &arguments.command) {
             Ok(()) => arguments,

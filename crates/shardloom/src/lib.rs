@@ -6,9 +6,11 @@
 pub mod arguments; // what the command line says
 mod stages; // dumps of stages
 mod progress; // what is being done, for a person who waits
+mod colour; // colour of what is printed
 mod commands; // what each command does
 mod entry; // arguments to an exit code
 
+pub use colour::Painted;
 pub use commands::Said;
 pub use entry::{call, main_with};
 

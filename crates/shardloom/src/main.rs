@@ -6,6 +6,8 @@ use std::io::{stderr, stdout};
 use std::process::ExitCode;
 use std::sync::Arc;
 
+use shardloom::Painted;
+
 #[global_allocator]
 static ALLOCATOR: memory::Watched = memory::Watched;
 
@@ -14,5 +16,6 @@ fn main() -> ExitCode {
     // that cannot be had the system ends this process, as it would any other.
     let _ = signal_hook::flag::register(signal_hook::consts::SIGXFSZ, Arc::default());
     memory::say_what_is_missing();
-    ExitCode::from(shardloom::main_with(std::env::args_os(), &mut stdout(), &mut stderr()))
+    let (mut out, mut err) = (Painted::new(stdout()), Painted::new(stderr()));
+    ExitCode::from(shardloom::main_with(std::env::args_os(), &mut out, &mut err))
 }

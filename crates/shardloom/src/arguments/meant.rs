@@ -410,7 +410,7 @@ const ROWS: &[Row] = &[
 
 /// Options that every command takes, and the commands to which they mean something.
 const GLOBAL: &[(&[&str], Option<&[&str]>)] = &[
-    (&["json", "quiet"], None),
+    (&["json", "quiet", "color"], None),
     (&["force"], Some(&WRITING)),
     (&["dump_after", "dump_dir"], Some(&["run", "plan", "import", "generate", "train", "check", "kernels"])),
     (&["stop_after"], Some(&["run", "plan", "import", "train"])),

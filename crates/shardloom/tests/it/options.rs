@@ -126,6 +126,36 @@ fn setups_say_what_they_assume() {
     std::fs::remove_dir_all(&folder).unwrap();
 }
 
+/// What is printed is in colour where that is asked for, and where it goes to no terminal not otherwise; JSON never is.
+#[test]
+fn colour_is_for_terminals_and_for_who_asks() {
+    let run = |arguments: &[&str], variables: &[(&str, &str)]| {
+        let mut command = Command::new(env!("CARGO_BIN_EXE_shardloom"));
+        for name in ["NO_COLOR", "CLICOLOR", "CLICOLOR_FORCE"] {
+            command.env_remove(name);
+        }
+        let done = command.args(arguments).envs(variables.iter().copied()).output().unwrap();
+        [done.stdout, done.stderr].map(|it| String::from_utf8(it).unwrap())
+    };
+    let plain = |[out, err]: &[String; 2]| !out.contains('\x1b') && !err.contains('\x1b');
+    let missing = ["explain", "no such plan.json"];
+    let with = |wish: &'static str| [&missing[..], &["--color", wish]].concat();
+    let said = run(&missing, &[]);
+    assert!(said[1].starts_with("error: ") && plain(&said), "{said:?}");
+    let red = "\x1b[1m\x1b[31merror:\x1b[0m ";
+    assert!(run(&with("always"), &[])[1].starts_with(red));
+    assert!(run(&with("always"), &[("NO_COLOR", "1")])[1].starts_with(red));
+    assert!(run(&missing, &[("CLICOLOR_FORCE", "1")])[1].starts_with(red));
+    assert!(plain(&run(&missing, &[("CLICOLOR_FORCE", "1"), ("NO_COLOR", "1")])));
+    assert!(plain(&run(&with("never"), &[("CLICOLOR_FORCE", "1")])));
+    // Of what no argument is, too.
+    assert!(run(&["--color=always", "explian"], &[])[1].starts_with(red));
+    assert!(run(&["explain", "--color", "blue"], &[])[1].contains("'blue'"));
+    let schedule = ["schedule", "1f1b", "--stages", "2", "--micro-batches", "4", "--color", "always"];
+    assert!(!plain(&run(&schedule, &[])));
+    assert!(plain(&run(&[&schedule[..], &["--json"]].concat(), &[])));
+}
+
 /// What `plan` warns of a sweep warns of too, once for all that it plans; and it writes over no weights.
 #[test]
 fn a_sweep_warns_once_and_spares_what_it_reads() {
