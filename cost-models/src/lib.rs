@@ -36,6 +36,9 @@ pub mod model_flops;
 /// A step in the field's numbers: tokens a second, floating-point operations a second, utilisation.
 pub mod throughput;
 
+/// The files of frameworks' figures and of models' shapes that come with the program.
+pub mod frameworks;
+
 /// Times of single operations by laws that are fitted to measurements.
 pub mod operations;
 

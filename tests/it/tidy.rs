@@ -2,6 +2,7 @@
 
 mod circles; // which modules use each other
 mod licences; // of what is built with
+mod manifests; // what packages say of themselves
 mod wildcards; // where operations are told apart
 mod words; // that must not come back
 

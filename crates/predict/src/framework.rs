@@ -3,6 +3,7 @@
 //! A figure that a framework's own file lacks is that of `common.json`. Figures that were fitted
 //! state the range in which they were sought.
 
+pub use cost_models::frameworks::{COMMON, FILES, PROGRAMS};
 use std::collections::BTreeMap;
 use std::fmt;
 
@@ -122,25 +123,6 @@ pub struct FrameworkError {
     /// What is wrong with it.
     pub message: String,
 }
-
-/// The file with figures that hold for all.
-pub const COMMON: (&str, &str) = ("common", include_str!("../../../cost-models/frameworks/common.json"));
-
-/// What programs of plans are called, as a framework.
-pub const PROGRAMS: &str = "shardloom";
-
-/// The frameworks that there are files of.
-pub const FILES: [(&str, &str); 9] = [
-    ("megatron-lm", include_str!("../../../cost-models/frameworks/megatron-lm.json")),
-    ("megatron-core", include_str!("../../../cost-models/frameworks/megatron-core.json")),
-    ("nemo", include_str!("../../../cost-models/frameworks/nemo.json")),
-    ("deepspeed", include_str!("../../../cost-models/frameworks/deepspeed.json")),
-    ("fsdp", include_str!("../../../cost-models/frameworks/fsdp.json")),
-    ("serving", include_str!("../../../cost-models/frameworks/serving.json")),
-    ("torchtitan", include_str!("../../../cost-models/frameworks/torchtitan.json")),
-    ("fsdp-compiled", include_str!("../../../cost-models/frameworks/fsdp-compiled.json")),
-    (PROGRAMS, include_str!("../../../cost-models/frameworks/shardloom.json")),
-];
 
 impl Figure {
     /// Every figure.

@@ -2,13 +2,13 @@
 
 use std::sync::LazyLock;
 
+use cost_models::frameworks::SHAPES as SHAPES_FILE;
 use serde_json::Value;
 
 use crate::model::{Embedding, Experts, Latent, Mlp, Model};
 
-static SHAPES: LazyLock<Vec<(Vec<String>, Model)>> = LazyLock::new(|| {
-    read(include_str!("../../../cost-models/shapes/shapes.json")).expect("a test reads the shipped shapes")
-});
+static SHAPES: LazyLock<Vec<(Vec<String>, Model)>> =
+    LazyLock::new(|| read(SHAPES_FILE).expect("a test reads the shipped shapes"));
 
 /// The model called so, with examples of `seq` tokens.
 #[must_use]

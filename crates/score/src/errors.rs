@@ -4,7 +4,7 @@
 
 use crate::space::Runner;
 
-const PAGE: &str = include_str!("../../../docs/price-validation.md");
+const PAGE: &str = include_str!("../price-validation.md");
 
 /// Errors of the rows of a source, in percent.
 #[derive(Clone, Debug, PartialEq)]
