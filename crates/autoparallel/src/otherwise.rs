@@ -5,11 +5,11 @@ use std::fmt;
 use files::Failure;
 use plan::Plan;
 use planner_ir::{
-    Graph, Layout, LoopId, Loops, Move, NodeId, Op, OpClass, Partition, Phase, Role, Type, Ways,
+    Graph, Layout, LoopId, Loops, Move, NodeId, Op, OpClass, Partition, Phase, Role, State, Type, Ways,
 };
 use rewrite::{Offer, Steps};
 use search::problem::SearchError;
-use search::{PlanError, Prices, Work};
+use search::{PlanError, Prices, Rules, Work};
 
 use crate::prepared::Prepared;
 use crate::target::Target;
@@ -31,6 +31,18 @@ impl Prices for Restricted<'_> {
 
     fn step(&self, type_: &Type, step: &Move, before: &Layout, after: &Layout) -> f64 {
         self.inner.step(type_, step, before, after)
+    }
+
+    fn beside(&self) -> Option<f64> {
+        self.inner.beside()
+    }
+
+    fn rules(&self) -> Option<&Rules> {
+        self.inner.rules()
+    }
+
+    fn rest(&self, state: &State, layout: &Layout) -> f64 {
+        self.inner.rest(state, layout)
     }
 }
 
@@ -220,19 +232,18 @@ fn whole_results(work: &Work<'_>) -> Vec<Type> {
     work.op.infer(work.whole).unwrap_or_default()
 }
 
-/// What the best plan takes in which an operation of a block is not computed in that way.
+/// The best plan in which an operation of a block is not computed in that way, or why there is none.
 pub fn without(
     forbidden: &Forbidden<'_>,
     prepared: &Prepared,
     header: &plan::ModelFile,
     target: &Target<'_>,
-) -> Result<Price, Failure> {
+) -> Result<Result<Plan, Price>, Failure> {
     let allows = |work: &Work<'_>| {
         let same = work.node == forbidden.node && work.op == forbidden.op && work.whole == forbidden.operands;
         !same || work.partition != forbidden.partition
     };
-    let plan = restricted(prepared, header, target, &allows)?;
-    Ok(plan.map_or_else(|price| price, |plan| Price::Seconds(plan.seconds())))
+    restricted(prepared, header, target, &allows)
 }
 
 /// A choice that is forbidden.

@@ -14,7 +14,7 @@ pub struct BlockStory {
     /// What it is called: `2`, and `2b` where block 2 is computed in a second way.
     pub name: String,
     /// Which section it is of.
-    section: usize,
+    pub section: usize,
     /// How often it stands in the program, computed in this way.
     pub count: usize,
     /// Its operations, as in the first place where it stands.

@@ -29,6 +29,8 @@ pub struct Alternative<'a> {
     pub operation: &'a OperationStory,
     /// What the plan costs then.
     pub price: Price,
+    /// Pins by which it is computed so, wherever its block stands, in the words of `--pin`; none where no pin says it.
+    pub pins: Vec<String>,
 }
 
 /// What there is to say of a plan.
@@ -113,7 +115,10 @@ impl Explanation<'_> {
         let alternatives = self.alternatives.as_deref().unwrap_or_default();
         value["alternatives"] = alternatives
             .iter()
-            .map(|it| json!({ "block": it.block, "origin": it.operation.origin, "price": price(&it.price) }))
+            .map(|it| {
+                let origin = &it.operation.origin;
+                json!({ "block": it.block, "origin": origin, "price": price(&it.price), "pins": it.pins })
+            })
             .collect();
         value["kept_whole"] = json!(kept_whole(&self.plan.graph));
         if let Some(weights) = self.weights() {
@@ -288,7 +293,7 @@ impl Told<'_, Plan> {
     fn alternatives(&mut self, alternatives: &[Alternative<'_>]) {
         let now = self.of.seconds();
         self.line("\nif one operation were not computed as it is, wherever its block stands");
-        for Alternative { block, operation, price } in alternatives {
+        for Alternative { block, operation, price, pins: _ } in alternatives {
             let more = more(price, now);
             self.line(&format!(
                 "  block {block:<3} {:<13} {:>12}{more}  {}",

@@ -159,13 +159,59 @@ fn pages_show_the_commands_that_plan_again() {
     }
     works(&[&["plan", GPT2, "--machine", "cpu-4x", "--mesh", "4", "-o", &plan][..], &DIMS].concat());
     works(&["explain", &plan, "--alternatives", "--html", &page]);
-    for limit in said(&page)["limits"].as_array().unwrap() {
+    let shown = said(&page);
+    // How long a step takes by the plan that a command makes, in parts of what the page says.
+    let made = |it: &Value, said: &Value| {
+        again(&it["command"], &folder);
+        let seconds = |it: &Value| it.as_f64().unwrap();
+        seconds(&json(&["explain", &folder.path("again.json")])["seconds"]) / seconds(said)
+    };
+    for limit in shown["limits"].as_array().unwrap() {
         if limit["seconds"].is_number() {
-            again(&limit["command"], &folder);
-            let made = json(&["explain", &folder.path("again.json")]);
-            assert_eq!(made["seconds"], limit["seconds"], "{limit}");
+            let part = made(limit, &limit["seconds"]);
+            assert!((part - 1.0).abs() < 1e-9, "{part}: {limit}");
         }
     }
+    // What is next best of each operation is made by the command beside it, if a pin says it: it takes no longer. It
+    // takes less where equal operations of other blocks are computed otherwise too in what was priced.
+    let alternatives = shown["alternatives"].as_array().unwrap();
+    let priced: Vec<&Value> = alternatives.iter().filter(|it| it["price"]["seconds"].is_number()).collect();
+    let commands: Vec<&&Value> = priced.iter().filter(|it| it["command"].is_string()).collect();
+    assert!(
+        commands.len() > 10 && 2 * commands.len() > priced.len(),
+        "{} of {}",
+        commands.len(),
+        priced.len()
+    );
+    let mut exact = 0;
+    for (number, alternative) in commands.iter().enumerate().filter(|it| it.0.is_multiple_of(3)) {
+        let part = made(alternative, &alternative["price"]["seconds"]);
+        assert!(part < 1.0 + 1e-9, "{part} of {number}: {alternative}");
+        exact += usize::from(part > 1.0 - 1e-9);
+    }
+    assert!(exact > 3, "{exact}");
+    // What it is good for next is what a reader types.
+    for command in shown["commands"].as_object().unwrap().values() {
+        let words = arguments(command);
+        let place =
+            |it: &String| it.replace("trace.json", &folder.path("trace.json")).replace("page.html", &page);
+        let words: Vec<String> = words.iter().map(place).collect();
+        works(&words.iter().map(String::as_str).collect::<Vec<_>>());
+    }
+}
+
+/// A plan that was made with less memory is planned again with as much.
+#[test]
+fn commands_that_plan_again_have_the_memory_of_the_plan() {
+    let folder = Folder::new("again-memory");
+    let (plan, page) = (folder.path("plan.json"), folder.path("plan.html"));
+    let asked = ["--machine", "cpu-4x", "--mesh", "4", "--memory", "4500kB", "-o", &plan, "--html", &page];
+    works(&[&["plan", GPT2][..], &DIMS, &asked].concat());
+    let shown = said(&page);
+    let way = &shown["again"][0];
+    assert_eq!(way["memory"], 4_500_000);
+    let command = Value::String(format!("{} --memory {}", way["command"].as_str().unwrap(), way["memory"]));
+    assert_eq!(again(&command, &folder), std::fs::read(&plan).unwrap());
 }
 
 /// Of a machine file the commands have the file; without it there are none.

@@ -324,6 +324,11 @@ function detail(row, it, block) {
     element("div", {}, "partition ", element("code", {}, it.partition)),
     element("div", {}, "a step in which it is not computed so: ", price || ["not priced; ",
       element("code", {}, said.commands.alternatives)]),
+    other?.command && element("div", {}, "how it is computed then: ", element("code", {}, other.pins.map((pin) =>
+      pin.split("=").slice(1).join("=")).filter((it, place, all) => all.indexOf(it) === place).join(", ")), " ",
+      element("button", { class: "next", "data-command": other.command, onclick: () => ask({ way: 0,
+        pins: [...asked.pins.filter((it) => !other.pins.includes(it)), ...other.pins] }) }, "plan it so"),
+      element("button", { class: "copy", onclick: (event) => copy(event.target, other.command) }, "copy the command")),
     element("div", {}, "in other words: ", element("code", {}, "--pin '" + pinOf(it) + "'"), " ",
       said.again.length > 0 && element("button", { class: "pin", onclick: () => pin(pinOf(it)) }, "pin it")))));
 }
@@ -552,8 +557,9 @@ function again() {
   askedIsShown = () => {
     ways.value = asked.way;
     if (limit.value.trim() !== asked.memory) limit.value = asked.memory;
-    command.textContent = [said.again[asked.way].command, asked.memory && "--memory " + (/^[\w.]+$/.test(asked.memory) ?
-      asked.memory : quoted(asked.memory)), ...asked.pins.map((it) => "--pin " + quoted(it))].filter(Boolean).join(" ");
+    const memory = asked.memory || String(said.again[asked.way].memory ?? "");
+    command.textContent = [said.again[asked.way].command, memory && "--memory " + (/^[\w.]+$/.test(memory) ?
+      memory : quoted(memory)), ...asked.pins.map((it) => "--pin " + quoted(it))].filter(Boolean).join(" ");
     pins.replaceChildren(...asked.pins.map((it) => element("button", { title: "let it be chosen", onclick: () =>
       ask({ pins: asked.pins.filter((one) => one !== it) }) }, it + " ×")));
   };

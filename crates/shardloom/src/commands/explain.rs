@@ -14,7 +14,7 @@ use cost_models::machine::Machine;
 use driver::derived;
 use driver::generation::planned::held;
 use driver::pipeline::{Prepared, Target};
-use files::Failure;
+use files::{Doing, Failure, Of};
 use files::{machine, plan_file, written};
 use report::explained::{self, BlockStory};
 use report::explanation::{Alternative, Explanation};
@@ -107,7 +107,8 @@ fn explain_plan(
     let fixed = plan.pins.iter().map(|pin| search::Fixed::of(pin, &plan.mesh)).collect();
     let (prepared, sections) = derived::prepared(&arguments.plan, plan)?.unzip();
     let prepared = prepared.map(|it| Prepared { fixed, ..it });
-    let stories = explained::blocks(plan, sections.flatten().as_ref().unwrap_or(&whole));
+    let sections = sections.flatten().unwrap_or(whole);
+    let stories = explained::blocks(plan, &sections);
     let given = machine::given(&plan.machine, arguments.machine.as_deref(), &arguments.set.settings);
     let priced = machine::priced_as(&plan.machine, given.as_deref());
     let throughput = throughput::of_plan(plan, plan.seconds(), priced.as_ref().ok());
@@ -124,7 +125,7 @@ fn explain_plan(
     };
     let alternatives = match (&machine, &prepared, arguments.alternatives) {
         (Ok(machine), Some(prepared), true) => {
-            Some(alternatives(plan, prepared, machine, &stories, context)?)
+            Some(alternatives(plan, prepared, machine, (&stories, &sections), context)?)
         }
         _ => None,
     };
@@ -152,7 +153,7 @@ fn alternatives<'a>(
     plan: &Plan,
     prepared: &Prepared,
     machine: &Machine,
-    stories: &'a [BlockStory],
+    (stories, sections): (&'a [BlockStory], &[search::Section]),
     context: &Context<'_, '_>,
 ) -> Result<Vec<Alternative<'a>>, Failure> {
     let steps = rewrite::Steps::Auto;
@@ -165,12 +166,21 @@ fn alternatives<'a>(
             let Assignment::Computed { partition, .. } = &plan.assignments[operation.node.0] else {
                 continue;
             };
-            context.progress.say(format!("pricing {number} of {count}, `{}`, otherwise", operation.origin));
+            let one = Doing::one("pricing otherwise", number, Of::All(count));
+            context.progress.say(one.named(format!("`{}`", operation.origin)));
             let node = plan.graph.node(operation.node);
             let operands = plan.graph.types_of(&node.operands);
             let forbidden = Forbidden { node: operation.local, op: &node.op, operands: &operands, partition };
-            let price = otherwise::without(&forbidden, prepared, &plan.model, &target)?;
-            alternatives.push(Alternative { block: &story.name, operation, price });
+            let (price, pins) = match otherwise::without(&forbidden, prepared, &plan.model, &target)? {
+                Ok(made) => {
+                    let repetitions = sections[story.section].repetitions.iter();
+                    let nodes: Vec<planner_ir::NodeId> =
+                        repetitions.filter_map(|it| it.nodes.get(operation.local.0).copied()).collect();
+                    (Price::Seconds(made.seconds()), again::pins_of(plan, &made, &nodes))
+                }
+                Err(price) => (price, Vec::new()),
+            };
+            alternatives.push(Alternative { block: &story.name, operation, price, pins });
         }
     }
     Ok(alternatives)

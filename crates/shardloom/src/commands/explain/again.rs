@@ -1,10 +1,13 @@
 //! The words by which `plan` is asked again for what a plan is of: as it is, or with more left open.
 
+use std::collections::{BTreeMap, BTreeSet};
+
 use ::plan::json::Content;
+use ::plan::{Assignment, is_called};
 use ::plan::{Generation, Loss, MachineName, ModelFile, NoDecay, Pipeline, Plan, Precision, Recipe, Roles};
 use cost_models::machine::setting;
 use files::given;
-use planner_ir::{Mesh, Optimizer, Real};
+use planner_ir::{Mesh, NodeId, Optimizer, Phase, Real};
 use serde_json::{Value, json};
 
 /// A way to plan again: what is kept of the plan, and the words of a shell.
@@ -13,12 +16,21 @@ pub(crate) struct Way {
     kept: &'static str,
     /// The command, to which other limits and pins are added.
     command: Vec<String>,
+    /// What a device may hold, if it is not what the machine says (bytes).
+    memory: Option<u64>,
 }
 
 impl Way {
     /// For a page.
     pub(crate) fn json(&self) -> Value {
-        json!({ "kept": self.kept, "command": shell(&self.command) })
+        json!({ "kept": self.kept, "command": shell(&self.command), "memory": self.memory })
+    }
+
+    /// The command that makes the plan as it was asked for, with these pins besides.
+    pub(crate) fn with_pins(&self, pins: &[String]) -> String {
+        let memory = self.memory.map(|it| option("--memory", it)).unwrap_or_default();
+        let pins = pins.iter().flat_map(|it| option("--pin", it)).collect();
+        shell(&[self.command.clone(), memory, pins].concat())
     }
 
     /// The command with a memory limit (bytes).
@@ -28,15 +40,70 @@ impl Way {
 }
 
 /// The ways to plan again what a plan is of, the nearest first; none where a plan does not say all that was asked. The
-/// machine of a file is that file.
-pub(crate) fn ways(content: &Content, file: Option<&str>) -> Vec<Way> {
-    match content {
+/// machine of a file is that file; a device of it holds so much, where that is one number (bytes).
+pub(crate) fn ways(content: &Content, file: Option<&str>, usable: Option<u64>) -> Vec<Way> {
+    let (capacity, mut ways) = match content {
         // Inputs that decide control flow have values that no option says.
-        Content::Plan(plan) if !plan.controls.is_empty() => Vec::new(),
-        Content::Plan(plan) => of_plan(plan, file),
-        Content::Pipeline(pipeline) => of_pipeline(pipeline, file),
-        Content::Generation(generation) => of_generation(generation, file),
+        Content::Plan(plan) if !plan.controls.is_empty() => return Vec::new(),
+        Content::Plan(plan) => (plan.capacity, of_plan(plan, file)),
+        Content::Pipeline(pipeline) => (pipeline.capacity, of_pipeline(pipeline, file)),
+        Content::Generation(generation) => (generation.decode.capacity, of_generation(generation, file)),
+    };
+    let memory = Some(capacity).filter(|_| usable.is_some_and(|it| it != capacity));
+    ways.iter_mut().for_each(|it| it.memory = memory);
+    ways
+}
+
+/// Pins by which operations, which stand at the same place of equal blocks, are computed as in another plan of the
+/// same program: one for all where a name with `*` is of no other operation, else one for each. None where no pin
+/// says it: of operations that are not the model's, or of names that others have too.
+pub(crate) fn pins_of(plan: &Plan, made: &Plan, nodes: &[NodeId]) -> Vec<String> {
+    let mut named: BTreeMap<String, BTreeSet<&str>> = BTreeMap::new();
+    for &node in nodes {
+        let Some(Assignment::Computed { partition, .. }) = made.assignments.get(node.0) else {
+            return Vec::new();
+        };
+        let (one, other) = (plan.graph.node(node), made.graph.node(node));
+        if one.op != other.op || one.phase != Phase::Forward {
+            return Vec::new();
+        }
+        named.entry(partition.display(&made.mesh).to_string()).or_default().insert(&one.origin);
     }
+    let loops = |node: NodeId| match &made.assignments[node.0] {
+        Assignment::Computed { partition, .. } => partition.loops.len(),
+        Assignment::Prepared => 0,
+    };
+    let wanted: BTreeSet<NodeId> = nodes.iter().copied().collect();
+    let meant = |names: &[String]| -> BTreeSet<NodeId> {
+        let is_meant = |node: &NodeId| {
+            let is_called = |name: &String| is_called(made.graph.node(*node), name);
+            loops(*node) == loops(nodes[0]) && names.iter().any(is_called)
+        };
+        made.graph.node_ids().filter(is_meant).collect()
+    };
+    let with = |names: &[String], partition: &str| -> Vec<String> {
+        names.iter().map(|name| format!("{name}={partition}")).collect()
+    };
+    if let [(partition, origins)] = &named.iter().collect::<Vec<_>>()[..] {
+        let pattern = origins.first().map(|it| starred(it)).into_iter().collect::<Vec<_>>();
+        if meant(&pattern) == wanted {
+            return with(&pattern, partition);
+        }
+    }
+    let all: Vec<String> = named.values().flatten().map(|it| (*it).to_owned()).collect();
+    if all.is_empty() || meant(&all) != wanted {
+        return Vec::new();
+    }
+    let each = named.iter().flat_map(|(partition, origins)| {
+        with(&origins.iter().map(|it| (*it).to_owned()).collect::<Vec<_>>(), partition)
+    });
+    each.collect()
+}
+
+/// A name whose numbers may be others.
+fn starred(name: &str) -> String {
+    let part = |it: &str| if it.parse::<u64>().is_ok() { "*".to_owned() } else { it.to_owned() };
+    name.split('.').map(part).collect::<Vec<_>>().join(".")
 }
 
 fn of_plan(plan: &Plan, file: Option<&str>) -> Vec<Way> {
@@ -44,8 +111,8 @@ fn of_plan(plan: &Plan, file: Option<&str>) -> Vec<Way> {
     let problem = [problem(&plan.model, &plan.machine, file), recipe.map(words).unwrap_or_default()].concat();
     let own = [problem.clone(), option("--mesh", &plan.mesh), pins(plan)].concat();
     let mut ways = vec![
-        Way { kept: "this mesh", command: own },
-        Way { kept: "nothing: several meshes are tried", command: problem },
+        Way { kept: "this mesh", command: own, memory: None },
+        Way { kept: "nothing: several meshes are tried", command: problem, memory: None },
     ];
     ways.extend(recipe.and_then(|recipe| whole_cluster(recipe, &plan.model, &plan.machine, file)));
     ways
@@ -69,7 +136,11 @@ fn of_pipeline(pipeline: &Pipeline, file: Option<&str>) -> Vec<Way> {
         let chunks = if chunks > 1 { option("--chunks", chunks) } else { Vec::new() };
         let order = [option("--schedule", kind.name()), chunks, option("--cut", cut.join(","))].concat();
         let parts = [problem(model, &pipeline.machine, file), words(recipe), stages, order];
-        ways.push(Way { kept: "these stages, meshes and micro-batches", command: parts.concat() });
+        ways.push(Way {
+            kept: "these stages, meshes and micro-batches",
+            command: parts.concat(),
+            memory: None,
+        });
     }
     ways.extend(whole_cluster(recipe, model, &pipeline.machine, file));
     ways
@@ -94,6 +165,7 @@ fn whole_cluster(
     Some(Way {
         kept: "nothing: stages, meshes, micro-batches, schedule and recomputation are searched",
         command,
+        memory: None,
     })
 }
 
@@ -112,8 +184,8 @@ fn of_generation(generation: &Generation, file: Option<&str>) -> Vec<Way> {
     let problem = [problem(&model, &decode.machine, file), option("--mode", "generate"), asked].concat();
     let own = [problem.clone(), option("--mesh", &decode.mesh)].concat();
     vec![
-        Way { kept: "this mesh", command: own },
-        Way { kept: "nothing: several meshes are tried", command: problem },
+        Way { kept: "this mesh", command: own, memory: None },
+        Way { kept: "nothing: several meshes are tried", command: problem, memory: None },
     ]
 }
 

@@ -61,7 +61,8 @@ pub(super) fn write(
     };
     let file = arguments.machine.as_deref().filter(|it| files::machine::is_file(it));
     // A machine that is not known has no name that a command could have.
-    let ways = if on.is_some() { again::ways(content, file) } else { Vec::new() };
+    let usable = on.and_then(Cluster::single).map(|it| it.usable_memory().0);
+    let ways = if on.is_some() { again::ways(content, file, usable) } else { Vec::new() };
     let limits = match content {
         // Each is a search.
         Content::Plan(plan) if arguments.alternatives => {
@@ -74,6 +75,10 @@ pub(super) fn write(
         let own = listed(said, &program.name, "alternatives");
         alternatives.extend(own.into_iter().map(|mut it| {
             it["program"] = json!(program.name);
+            let pins: Vec<String> = it["pins"].as_array().into_iter().flatten().map(text).collect();
+            // Of generation a pin is of both steps.
+            let way = ways.first().filter(|_| !pins.is_empty() && matches!(content, Content::Plan(_)));
+            it["command"] = json!(way.map(|it| it.with_pins(&pins)));
             it
         }));
     }
@@ -101,6 +106,10 @@ pub(super) fn write(
         "commands": commands(&arguments.plan),
     });
     written::write(path, page::page(&about.title, &page).as_bytes())
+}
+
+fn text(value: &Value) -> String {
+    value.as_str().unwrap_or_default().to_owned()
 }
 
 /// A list of what `explain` says of a program by its name: of generation, each has its own.
