@@ -14,6 +14,9 @@ ROOT = Path(__file__).resolve().parents[3]
 PAGES = [ROOT / "docs" / "python.md", ROOT / "docs" / "journeys" / "python.md"]
 BLOCK = re.compile(r"(?<=^```pycon\n).*?(?=^```$)", re.MULTILINE | re.DOTALL)
 
+# Pictures that are drawn by what a page runs.
+PICTURE = re.compile(r"\]\((?:\.\./)*images/([^)]+\.svg)\)")
+
 
 def shown(source: str, names: dict[str, object]) -> str:
     """What Python shows of a statement."""
@@ -51,11 +54,21 @@ class Pages(unittest.TestCase):
                 return "".join(prompted(it.source) + shown(it.source, names) for it in statements)
 
             found = BLOCK.sub(written, page)
+            for name in PICTURE.findall(page):
+                self.is_kept(Path(folder, name), ROOT / "docs" / "images" / name)
         self.assertIn("shardloom", names)
         if os.environ.get("BLESS"):
             path.write_text(found, encoding="utf-8")
         else:
             self.assertEqual(found, page)
+
+    def is_kept(self, made: Path, kept: Path) -> None:
+        """A picture that a page writes is the one that it shows."""
+        picture = made.read_text(encoding="utf-8")
+        if os.environ.get("BLESS"):
+            kept.write_text(picture, encoding="utf-8")
+        else:
+            self.assertEqual(picture, kept.read_text(encoding="utf-8"), kept.name)
 
 
 if __name__ == "__main__":
