@@ -212,6 +212,13 @@ def main() -> None:
         expect("other memory is priced", bool(browser.said["limits"]), True)
         if "a step in which it is not computed so: not priced" in browser.text("#model tr.more"):
             sys.exit(f"{page.name}: an operation has no alternative: {browser.text('#model tr.more')}")
+        # What is next best of an operation is planned by the command beside it.
+        browser.script("ask({ way: 0, memory: '', pins: [] })")
+        browser.script("for (const it of document.querySelectorAll('#model tr.operation')) "
+                       "if (!document.querySelector('#model button.next')) it.click()")
+        browser.click("#model button.next")
+        given = browser.script("return document.querySelector('#model button.next').dataset.command")
+        expect("the command of what is next best", browser.text("#command"), given)
     finally:
         browser.close()
 
