@@ -204,34 +204,61 @@ impl Case {
     }
 }
 
-/// The tokens that a decoder makes are the likeliest by the logits of whole sequences.
+impl Case {
+    /// The likeliest token after these, by the logits of the whole sequence.
+    fn likeliest(&self, forward: &str, tokens: &[i64]) -> i64 {
+        let bytes: Vec<u8> = tokens.iter().flat_map(|it| it.to_le_bytes()).collect();
+        let length = u64::try_from(tokens.len()).unwrap();
+        let array = Array::from_bytes(Type::new(DType::I64, vec![1, length]), &bytes).unwrap();
+        let logits = self.run(forward, "1", &[("in/input_ids".to_owned(), array)].into())["logits"].clone();
+        let logits = logits.to_floats().unwrap();
+        let last = &logits[logits.len() - VOCABULARY..];
+        let best = (0..VOCABULARY).max_by(|&a, &b| last[a].total_cmp(&last[b])).unwrap();
+        i64::try_from(best).unwrap()
+    }
+}
+
+/// The tokens that a decoder makes are the likeliest by the logits of whole sequences: of prompts of different lengths
+/// beside each other, taken in several steps, on several ranks.
 #[test]
 fn tokens_are_those_of_whole_sequences() {
-    for name in ["llama", "deepseek_v3", "gemma2", "gpt_oss"] {
+    let narrow = &[("2", "2")][..];
+    let wide = &[("1", "1"), ("2", "2"), ("4", "4"), ("4", "2x2")][..];
+    for (name, ranks) in [
+        ("llama", narrow),
+        ("deepseek_v3", narrow),
+        ("gemma2", narrow),
+        ("gpt_oss", narrow),
+        ("mamba2", wide),
+        ("qwen3_next", wide),
+    ] {
         let case = Case::new(&root().join("tests/cases/models").join(name), "tokens");
         let (decoder, plan) = (case.model("decode"), case.folder.path("plan.json"));
-        let how = ["--machine", "cpu-2x", "--mesh", "2", "--mode", "generate", "--batch", "1"];
-        works(&[&["plan", &decoder, "--context", "12", "--prompt", "4", "-o", &plan], &how[..]].concat());
-        let said = works(&["generate", &plan, "--prompt-ids", "3,1,4", "--max-new-tokens", "4", "--json"]);
-        let lines = serde_json::Deserializer::from_str(&said).into_iter::<serde_json::Value>();
-        let last = lines.last().unwrap().unwrap();
-        let made: Vec<i64> =
-            last["sequences"][0].as_array().unwrap().iter().map(|it| it.as_i64().unwrap()).collect();
-        let mut tokens = vec![3_i64, 1, 4];
         let forward = case.model("forward");
-        for found in made {
-            let bytes: Vec<u8> = tokens.iter().flat_map(|it| it.to_le_bytes()).collect();
-            let length = u64::try_from(tokens.len()).unwrap();
-            let array = Array::from_bytes(Type::new(DType::I64, vec![1, length]), &bytes).unwrap();
-            let logits =
-                case.run(&forward, "1", &[("in/input_ids".to_owned(), array)].into())["logits"].clone();
-            let logits = logits.to_floats().unwrap();
-            let last = &logits[logits.len() - VOCABULARY..];
-            let best = (0..VOCABULARY).max_by(|&a, &b| last[a].total_cmp(&last[b])).unwrap();
-            assert_eq!(found, i64::try_from(best).unwrap(), "{name} after {tokens:?}");
-            tokens.push(found);
+        let prompts = [vec![3_i64, 1, 4, 1, 5], vec![9, 2]];
+        let expected = prompts.clone().map(|mut tokens| {
+            for _ in 0..4 {
+                tokens.push(case.likeliest(&forward, &tokens));
+            }
+            tokens
+        });
+        for &(devices, mesh) in ranks {
+            let machine = format!("cpu-{devices}x");
+            let how = ["--machine", &machine, "--mesh", mesh, "--mode", "generate", "--batch", "2"];
+            works(&[&["plan", &decoder, "--context", "12", "--prompt", "4", "-o", &plan], &how[..]].concat());
+            works(&["check", &plan, "--model", &decoder, "--quiet"]);
+            let ids =
+                prompts.each_ref().map(|it| it.iter().map(i64::to_string).collect::<Vec<_>>().join(","));
+            let asked = ["--prompt-ids", &ids[0], "--prompt-ids", &ids[1], "--max-new-tokens", "4", "--json"];
+            let said = works(&[&["generate", &plan], &asked[..]].concat());
+            let lines = serde_json::Deserializer::from_str(&said).into_iter::<serde_json::Value>();
+            let last = lines.last().unwrap().unwrap();
+            let made: [Vec<i64>; 2] = serde_json::from_value(last["sequences"].clone()).unwrap();
+            for ((made, prompt), expected) in made.iter().zip(&prompts).zip(&expected) {
+                let all = [&prompt[..], &made[..]].concat();
+                assert_eq!(all, *expected, "{name} on {mesh} after {prompt:?}");
+            }
         }
-        assert_eq!(tokens.len(), 7, "{name}");
     }
 }
 

@@ -60,7 +60,7 @@ fn positions(plan: &Plan, cache: &Cache) -> Option<Positions> {
     let inputs = given::expected(&plan.graph);
     let type_of = |name: &str| inputs.iter().find(|(it, _)| *it == name).map(|(_, type_)| *type_);
     let [batch, width] = type_of(&cache.tokens)?.shape[..] else { return None };
-    let past = type_of(&cache.kept.first()?.past)?;
+    let past = type_of(&cache.entries().next()?.past)?;
     Some(Positions {
         name: positions.name.clone(),
         start: *past.shape.get(cache.dim)?,

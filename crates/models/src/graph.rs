@@ -56,6 +56,8 @@ struct Graph<'a, 'w> {
     positions: String,
     /// The places that hold something, `[batch, 1, 1, total]`, where there is a cache.
     held: Option<String>,
+    /// Which of the new tokens are some, once a layer has asked for it.
+    is_token: Option<String>,
     /// How many tables of angles there are.
     tables: usize,
     /// Masks by their windows.
@@ -80,6 +82,7 @@ impl<'a, 'w> Graph<'a, 'w> {
             sequence: dim(wanted.sequence, "sequence"),
             positions: String::new(),
             held: None,
+            is_token: None,
             tables: 0,
             masks: BTreeMap::new(),
         }

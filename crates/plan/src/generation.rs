@@ -34,7 +34,7 @@ pub struct Cache {
     pub logits: String,
     /// What is kept, part by part.
     pub kept: Vec<Kept>,
-    /// Which dimension of each part has a place for each token.
+    /// Which dimension of each part that has entries has a place for each token.
     pub dim: usize,
     /// Where new entries come.
     pub growth: Growth,
@@ -52,13 +52,26 @@ pub struct Positions {
     pub nodes: Vec<String>,
 }
 
-/// A part of what is kept: keys or values of a layer, such as `[batch, heads, places, size]`.
+/// A part of what is kept: keys or values of a layer, such as `[batch, heads, places, size]`, or a state, such as
+/// `[batch, heads, key, value]`.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Kept {
     /// The input in which a step finds it.
     pub past: String,
     /// The output in which it leaves it.
     pub present: String,
+    /// What it has of tokens.
+    pub form: Form,
+}
+
+/// What a part of what is kept has of tokens.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Form {
+    /// A place for each of them.
+    Entries,
+    /// One state of all of them, which is always as large: what a step leaves takes its place. Tokens that are none, as
+    /// the mask says, leave it as it is.
+    State,
 }
 
 /// Where the entries of new tokens come in what is kept.
@@ -94,6 +107,18 @@ impl Growth {
             Self::Behind => capacity.saturating_sub(width),
             Self::AtLength | Self::AtPosition => capacity,
         }
+    }
+}
+
+impl Cache {
+    /// The parts that have a place for each token.
+    pub fn entries(&self) -> impl Iterator<Item = &Kept> {
+        self.kept.iter().filter(|it| it.form == Form::Entries)
+    }
+
+    /// The parts that are states.
+    pub fn states(&self) -> impl Iterator<Item = &Kept> {
+        self.kept.iter().filter(|it| it.form == Form::State)
     }
 }
 

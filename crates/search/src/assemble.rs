@@ -29,7 +29,7 @@ mod sums; // products that add to sums over micro-batches
 mod weigh; // the problem where seconds count so
 mod when; // when a value is used, how often, and how much its moves count
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use planner_ir::{Graph, Layout, Mesh, NodeId, Phase, Source, ValueId};
@@ -128,11 +128,11 @@ struct Assembly<'a> {
     /// left out work on it.
     useful: Vec<Vec<bool>>,
     /// The layout of values that have one already.
-    fixed: Option<Fixed<'a>>,
+    fixed: Fixed<'a>,
 }
 
-/// A layout, and the values that are at rest or returned in it.
-type Fixed<'a> = (&'a Layout, BTreeSet<ValueId>);
+/// The layouts in which values are at rest or returned.
+type Fixed<'a> = BTreeMap<ValueId, &'a Layout>;
 
 /// The problem of a section, with these micro-batches under way.
 pub(crate) fn assemble<'a>(
@@ -141,7 +141,7 @@ pub(crate) fn assemble<'a>(
     mesh: &Mesh,
     (prices, found, weights): (&dyn Prices, &Found<'a>, Weights),
     (counted, live): (&Counted, crate::live::Live),
-    fixed: Option<Fixed<'_>>,
+    fixed: Fixed<'_>,
 ) -> Assembled {
     let graph = &section.graph;
     let none = || vec![None; graph.values.len()];

@@ -1,7 +1,7 @@
 //! Which partitions a search is offered: those asked for, and fewer in turn where their space is too large.
 
 use plan::{LeftOut, Pin};
-use planner_ir::Digit;
+use planner_ir::{Digit, Layout};
 use rewrite::{Offer, Splits, Steps, striped_length};
 
 use crate::fixed::{splits, takes_steps};
@@ -43,7 +43,8 @@ impl Offers {
             false => [at_once; 2],
         };
         let least = if fixed { without } else { at_once };
-        let split = pinned.map_or(0, |it| it.layout.dims.iter().filter(|it| !it.is_empty()).count());
+        let splits_of = |layout: &Layout| layout.dims.iter().filter(|it| !it.is_empty()).count();
+        let split = pinned.and_then(|it| it.layouts.values().map(splits_of).max()).unwrap_or(0);
         let split = split.max(splits(pins));
         let at_most = |splits: usize, of: Offer| Offer { splits: Splits::AtMost(split.max(splits)), ..of };
         let mut turns = vec![at_most(2, least)];

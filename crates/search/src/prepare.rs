@@ -43,7 +43,8 @@ impl<'a> Prepared<'a> {
         (pinned, pins): (Option<&Pinned>, &[Pin]),
     ) -> Result<Self, PlanError> {
         let values = pinned.map(|pinned| pinned.values(cut.graph)).unwrap_or_default();
-        let spaces = spaces(&cut, mesh, offer, (&values, known));
+        let names: BTreeSet<ValueId> = values.keys().copied().collect();
+        let spaces = spaces(&cut, mesh, offer, (&names, known));
         let mut spaces = spaces.map_err(PlanError::Space)?;
         let pairs = cut.sections.iter().zip(&mut spaces);
         let fixed = pairs.map(|(section, space)| keep((cut.graph, section), space, mesh, pins));
@@ -62,7 +63,9 @@ impl<'a> Prepared<'a> {
                 Some((turn, nodes)) if *turn == index => Counted::Turn(nodes.clone()),
                 _ => Counted::Kept,
             };
-            let fixed = pinned.map(|pinned| (&pinned.layout, held(section, &values)));
+            let whole = |own: ValueId| section.repetitions.first().map(|it| it.values[own.0]);
+            let layout = |own: ValueId| Some((own, *values.get(&whole(own)?)?));
+            let fixed = held(section, &names).into_iter().filter_map(layout).collect();
             assemble(section, space, mesh, (prices, &found, weights), (&counted, live), fixed)
         });
         let assembled = assembled.collect();

@@ -1,6 +1,6 @@
 //! What a plan is wanted for, and why there is none.
 
-use std::collections::BTreeSet;
+use std::collections::BTreeMap;
 use std::fmt;
 use std::sync::Mutex;
 
@@ -55,21 +55,20 @@ pub struct Request<'a> {
 /// a move hold them alike.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Pinned {
-    /// The layout in which each is at rest, or returned; it owes nothing.
-    pub layout: Layout,
-    /// The names of inputs and outputs, all of them that equal blocks have.
-    pub names: BTreeSet<String>,
+    /// The layout in which each is at rest, or returned, by the names of inputs and outputs, all of them that equal
+    /// blocks have; it owes nothing.
+    pub layouts: BTreeMap<String, Layout>,
 }
 
 impl Pinned {
-    /// The values of a graph that have the layout.
-    pub(crate) fn values(&self, graph: &Graph) -> BTreeSet<ValueId> {
-        let is_pinned = |value: &ValueId| match &graph.value(*value).source {
-            Source::Input(name) => self.names.contains(name),
-            _ => false,
-        };
-        let outputs = graph.outputs.iter().filter(|it| self.names.contains(&it.name)).map(|it| it.value);
-        graph.value_ids().filter(is_pinned).chain(outputs).collect()
+    /// The values of a graph that have a layout.
+    pub(crate) fn values(&self, graph: &Graph) -> BTreeMap<ValueId, &Layout> {
+        let inputs = graph.value_ids().filter_map(|value| match &graph.value(value).source {
+            Source::Input(name) => Some((value, self.layouts.get(name)?)),
+            _ => None,
+        });
+        let outputs = graph.outputs.iter().filter_map(|it| Some((it.value, self.layouts.get(&it.name)?)));
+        inputs.chain(outputs).collect()
     }
 }
 

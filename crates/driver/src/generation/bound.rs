@@ -7,7 +7,7 @@ use files::impossible;
 use files::model_file::ModelFile;
 use import::{Bindings, Dim, Input, Positions};
 use kernels::Array;
-use plan::{Cache, Growth};
+use plan::{Cache, Form, Growth};
 use planner_ir::{Graph, Source, Type};
 
 use super::roles::Roles;
@@ -59,11 +59,15 @@ impl<'a> Decoder<'a> {
         let [batch, width] = tokens else {
             return Err(refused(format!("`{}` has {} dimensions, expected 2", roles.tokens, tokens.len())));
         };
-        let places = roles.kept.iter().map(|part| places(input(file, &part.past)?, batch).map_err(refused));
-        let places = places.collect::<Result<Vec<_>, _>>()?;
-        let Some(&(dim, room)) = places.first() else { return Err(refused("it has no cache".to_owned())) };
+        let entries = roles.kept.iter().find(|part| part.form == Form::Entries);
+        let places =
+            entries.map(|part| places(input(file, &part.past)?, batch).map_err(refused)).transpose()?;
+        let (dim, room) = places.map_or((0, None), |(dim, room)| (dim, Some(room)));
         let batch = fixed(batch, wanted.batch, "--batch").map_err(refused)?.unwrap_or(1);
-        let capacity = fixed(room, wanted.context, "--context").map_err(refused)?;
+        let capacity = match room {
+            Some(room) => fixed(room, wanted.context, "--context").map_err(refused)?,
+            None => wanted.context.filter(|&it| it > 0),
+        };
         let capacity = capacity.ok_or_else(|| {
             let message = "generating takes a number of tokens there is room for: `--context 1024`";
             Failure::Usage(message.to_owned())
@@ -212,7 +216,7 @@ impl<'a> Decoder<'a> {
             let dims = dims_of(input(self.file, &part.past)?).map_err(|error| self.refused(error))?;
             for (index, dim) in dims.iter().enumerate() {
                 let is_batch = Some(dim) == tokens.first() || index == 0;
-                if index == self.dim {
+                if index == self.dim && part.form == Form::Entries {
                     set(&part.past, index, dim, found);
                 } else if is_batch {
                     set(&part.past, index, dim, self.batch);
@@ -237,7 +241,15 @@ impl<'a> Decoder<'a> {
 
     /// Where new entries come: what has room for all of a mask's places and is not larger afterwards
     /// has them written into it.
-    fn growth_of(&self, room: &Dim) -> Result<Growth, Failure> {
+    fn growth_of(&self, room: Option<&Dim>) -> Result<Growth, Failure> {
+        let Some(room) = room else {
+            // Of states alone there is nothing to grow: empty places come first.
+            let graph = self.imported(1, self.capacity, self.capacity)?;
+            return match self.grows(&graph) {
+                Some(_) => Ok(Growth::Behind),
+                None => Err(self.refused(format!("its states change: {}", self.left(&graph)))),
+            };
+        };
         let shared = match &self.roles.positions {
             Some(name) => self.is_shared(name)?,
             None => false,
@@ -259,30 +271,39 @@ impl<'a> Decoder<'a> {
         let graph = self.imported(1, self.capacity - 1, self.capacity)?;
         match self.grows(&graph) {
             Some(1) => Ok(Growth::Behind),
-            _ => {
-                let shown = |part: &plan::Kept| {
-                    let found = type_of_output(&graph, &part.present);
-                    format!("`{}` {}", part.present, found.map_or("absent".to_owned(), ToString::to_string))
-                };
-                let shown: Vec<String> = self.roles.kept.iter().map(shown).collect();
-                Err(self.refused(format!(
-                    "its cache does not grow as expected: with {} places in dimension {} and one new token it \
+            _ => Err(self.refused(format!(
+                "its cache does not grow as expected: with {} places in dimension {} and one new token it \
                      becomes {}, expected {} places or one more",
-                    self.capacity - 1,
-                    self.dim,
-                    shown.join(", "),
-                    self.capacity - 1
-                )))
-            }
+                self.capacity - 1,
+                self.dim,
+                self.left(&graph),
+                self.capacity - 1
+            ))),
         }
     }
 
-    /// By how many places all parts of the cache are larger after a step.
+    /// What a step leaves, in words.
+    fn left(&self, graph: &Graph) -> String {
+        let shown = |part: &plan::Kept| {
+            let found = type_of_output(graph, &part.present);
+            format!("`{}` {}", part.present, found.map_or("absent".to_owned(), ToString::to_string))
+        };
+        self.roles.kept.iter().map(shown).collect::<Vec<_>>().join(", ")
+    }
+
+    /// By how many places all entries of the cache are larger after a step, where states are as large as before; 0
+    /// where there are no entries.
     fn grows(&self, graph: &Graph) -> Option<u64> {
         let mut by = None;
         for part in &self.roles.kept {
             let present = type_of_output(graph, &part.present)?;
             let past = type_of_input(graph, &part.past)?;
+            if part.form == Form::State {
+                if past != present {
+                    return None;
+                }
+                continue;
+            }
             let (before, after) = (past.shape.get(self.dim)?, present.shape.get(self.dim)?);
             let more = after.checked_sub(*before)?;
             let same = |(index, (a, b)): (usize, (&u64, &u64))| index == self.dim || a == b;
@@ -293,7 +314,7 @@ impl<'a> Decoder<'a> {
                 return None;
             }
         }
-        by
+        Some(by.unwrap_or(0))
     }
 
     /// The input of positions: the model's, or one that it is given where positions follow from the

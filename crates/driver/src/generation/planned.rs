@@ -1,13 +1,11 @@
 //! Both steps of a decoder planned, over one cache.
 
-use std::collections::BTreeSet;
-
 use autoparallel::mesh;
 use cost_models::machine::Machine;
 use cost_models::quantity;
 use files::{Failure, Say};
-use plan::{Cache, Generation, ModelFile, Plan};
-use planner_ir::{Graph, Layout, Mesh, Source, parse_layout};
+use plan::{Cache, Form, Generation, ModelFile, Plan};
+use planner_ir::{Graph, Layout, Mesh, Source, Type, parse_layout};
 use rewrite::{Splits, Steps, plain_layouts};
 use search::{Live, Pinned, Rules};
 
@@ -181,9 +179,11 @@ fn plan_of(
     (mesh, rules): (&Mesh, Option<&Rules>),
     wanted: &Wanted<'_>,
 ) -> Result<Plan, Failure> {
-    let names = cache.kept.iter().flat_map(|part| [part.past.clone(), part.present.clone()]);
-    let names: BTreeSet<String> = names.collect();
-    step.prepared.pinned = Some(Pinned { layout: layout.clone(), names });
+    let layouts = parts(cache, &step.prepared.graph);
+    let layouts = layouts
+        .into_iter()
+        .filter_map(|(name, form, type_)| Some((name.to_owned(), own(layout, form, mesh, type_)?)));
+    step.prepared.pinned = Some(Pinned { layouts: layouts.collect() });
     let &Wanted { machine, capacity, steps, .. } = wanted;
     let target = Target { machine, mesh, capacity, steps, live: Live::ONE, rules };
     pipeline::plan(&step.prepared, &step.header, &target, &mut |_, _| {})
@@ -201,17 +201,48 @@ fn chosen(wanted: &Wanted<'_>, layouts: Vec<Layout>, mesh: &Mesh) -> Result<Vec<
     Err(refused(format!("expected one of {} on mesh {mesh}", known.join(", "))))
 }
 
-/// The layouts in which all parts of a cache may be kept: whole along the places.
-fn layouts(cache: &Cache, graph: &Graph, mesh: &Mesh) -> Vec<Layout> {
-    let is_part = |name: &String| cache.kept.iter().any(|part| part.past == *name || part.present == *name);
-    let inputs = graph.values.iter().filter(|it| matches!(&it.source, Source::Input(name) if is_part(name)));
-    let outputs = graph.outputs.iter().filter(|it| is_part(&it.name)).map(|it| graph.type_of(it.value));
-    let mut types = inputs.map(|it| &it.type_).chain(outputs);
-    let Some(first) = types.next() else { return Vec::new() };
-    let mut layouts = plain_layouts(mesh, first, Splits::All);
-    layouts.retain(|it| it.dims.get(cache.dim).is_some_and(Vec::is_empty));
-    for type_ in types {
-        layouts.retain(|it| it.dims.len() == type_.rank() && it.check(mesh, type_).is_ok());
+/// The inputs and outputs that are parts of a cache, with their types.
+fn parts<'a>(cache: &'a Cache, graph: &'a Graph) -> Vec<(&'a str, Form, &'a Type)> {
+    let form =
+        |name: &str| cache.kept.iter().find(|it| it.past == name || it.present == name).map(|it| it.form);
+    let inputs = graph.values.iter().filter_map(|it| match &it.source {
+        Source::Input(name) => Some((name.as_str(), form(name)?, &it.type_)),
+        _ => None,
+    });
+    let outputs = graph.outputs.iter();
+    let outputs = outputs.filter_map(|it| Some((it.name.as_str(), form(&it.name)?, graph.type_of(it.value))));
+    inputs.chain(outputs).collect()
+}
+
+/// The layout of a part of a cache that is kept in a layout: its own, or that of a state, whose sequences are split as
+/// those of entries are, and whose heads where it has as many dimensions. The rest of a state is whole.
+fn own(layout: &Layout, form: Form, mesh: &Mesh, type_: &Type) -> Option<Layout> {
+    let fits = |it: &Layout| it.dims.len() == type_.rank() && it.check(mesh, type_).is_ok();
+    let split = |dims: usize| {
+        let of = |dim: usize| layout.dims.get(dim).filter(|_| dim < dims).cloned().unwrap_or_default();
+        Layout { dims: (0..type_.rank()).map(of).collect(), owed: Vec::new() }
+    };
+    match form {
+        Form::Entries => Some(layout.clone()).filter(fits),
+        Form::State if type_.rank() == layout.dims.len() => [2, 1].map(split).into_iter().find(fits),
+        Form::State => Some(split(1)).filter(fits),
     }
+}
+
+/// The layouts in which all parts of a cache may be kept: whole along the places; where it is of states alone, split
+/// by sequences and heads of the first with as many dimensions as there are.
+fn layouts(cache: &Cache, graph: &Graph, mesh: &Mesh) -> Vec<Layout> {
+    let parts = parts(cache, graph);
+    let entries = parts.iter().find(|it| it.1 == Form::Entries);
+    let Some((_, form, first)) = entries.or_else(|| parts.iter().max_by_key(|it| it.2.rank())) else {
+        return Vec::new();
+    };
+    let is_whole = |dim: usize| match form {
+        Form::Entries => dim == cache.dim,
+        Form::State => dim > 1,
+    };
+    let mut layouts = plain_layouts(mesh, first, Splits::All);
+    layouts.retain(|it| (0..it.dims.len()).all(|dim| !is_whole(dim) || it.dims[dim].is_empty()));
+    layouts.retain(|it| parts.iter().all(|&(_, form, type_)| own(it, form, mesh, type_).is_some()));
     layouts
 }

@@ -6,6 +6,7 @@
 //! | optimum, onnxruntime-genai | `past_key_values.0.key` | `present.0.key` |
 //! | exporter of transformers | `past_key_values.layers.0.keys` | `past_key_values.layers.0.keys` |
 //! | static caches | `key_0` | `key_0_out` |
+//! | states | `past_key_values.0.conv`, `past_key_values.0.recurrent_state` | `present.0.conv`, .. |
 //!
 //! Numbers, and whether it is of keys, values or both, pair inputs with outputs; what else names say of
 //! caches and of coming and going does not count.
@@ -13,7 +14,7 @@
 use std::collections::BTreeMap;
 
 use import::{Input, Model};
-use plan::Kept;
+use plan::{Form, Kept};
 
 /// What an input or output is, that is no part of the cache.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -81,8 +82,11 @@ pub fn roles(model: &Model, told: &Told) -> Result<Roles, String> {
             return Err(format!("there is no `{name}` for {}, there are {}", role.name(), listed(known)));
         }
     }
-    let kept =
+    let mut kept =
         if told.kept.is_empty() { paired(inputs, &outputs)? } else { given(told, &input_names, &outputs)? };
+    for part in &mut kept {
+        part.form = form(&part.past);
+    }
     let of_role = |role: Role| told.roles.iter().find(|it| it.0 == role).map(|(_, name)| name.clone());
     let is_other = |input: &&Input| {
         let is_kept = kept.iter().any(|part| part.past == input.name);
@@ -142,7 +146,7 @@ fn listed(names: &[&str]) -> String {
 
 /// The parts that somebody names.
 fn given(told: &Told, inputs: &[&str], outputs: &[&str]) -> Result<Vec<Kept>, String> {
-    for Kept { past, present } in &told.kept {
+    for Kept { past, present, form: _ } in &told.kept {
         for (name, known, what) in [(past, inputs, "input"), (present, outputs, "output")] {
             if !known.contains(&name.as_str()) {
                 return Err(format!("there is no {what} `{name}`, there are {}", listed(known)));
@@ -169,6 +173,8 @@ enum Of {
 /// Words of caches, and of coming and going.
 const STEMS: [&str; 6] =
     ["past_key_values", "past_key_value", "present_key_values", "present_key_value", "present", "past"];
+/// Words of states, which have no place for each token: of convolutions and of recurrences.
+const STATES: [&str; 4] = ["conv", "state", "ssm", "recurrent"];
 const NO_WORDS: [&str; 10] =
     ["layers", "layer", "out", "output", "in", "input", "new", "cache", "kv", "updated"];
 
@@ -193,6 +199,13 @@ fn signature(name: &str) -> Signature {
     Signature { numbers, of, words }
 }
 
+/// What a part of a cache has of tokens, by its name.
+fn form(name: &str) -> Form {
+    let Signature { of, words, .. } = signature(name);
+    let is_state = words.iter().flat_map(|it| it.split('_')).any(|word| STATES.contains(&word));
+    if of.is_none() && is_state { Form::State } else { Form::Entries }
+}
+
 /// The parts of the cache by their names.
 fn paired(inputs: &[Input], outputs: &[&str]) -> Result<Vec<Kept>, String> {
     let mut left: BTreeMap<Signature, Vec<&str>> = BTreeMap::new();
@@ -207,7 +220,8 @@ fn paired(inputs: &[Input], outputs: &[&str]) -> Result<Vec<Kept>, String> {
     for input in inputs.iter().filter(is_part) {
         match left.get(&signature(&input.name)).map(Vec::as_slice) {
             Some([present]) if !signature(&input.name).numbers.is_empty() => {
-                kept.push(Kept { past: input.name.clone(), present: (*present).to_owned() });
+                let (past, present) = (input.name.clone(), (*present).to_owned());
+                kept.push(Kept { past, present, form: Form::Entries });
             }
             _ => alone.push(input.name.as_str()),
         }

@@ -7,7 +7,7 @@
 use std::collections::BTreeMap;
 
 use kernels::Array;
-use plan::{Cache, Generation, Growth, Plan};
+use plan::{Cache, Form, Generation, Growth, Plan};
 use planner_ir::{Op, Source};
 use run::{Handed, RunError, Session};
 
@@ -41,10 +41,19 @@ impl<'a> Sequences<'a> {
         prompts: Vec<Vec<i64>>,
     ) -> Result<Self, RunError> {
         let cache = &generation.cache;
+        // Of a state nobody has less than all along its last dimension.
+        let last = |name: &str| {
+            let output = generation.decode.graph.outputs.iter().find(|it| it.name == name);
+            let rank = output.map(|it| generation.decode.graph.type_of(it.value).rank());
+            rank.unwrap_or(0).saturating_sub(1)
+        };
         let handed = |part: &plan::Kept| Handed {
             output: part.present.clone(),
             input: part.past.clone(),
-            dim: cache.dim,
+            dim: match part.form {
+                Form::Entries => cache.dim,
+                Form::State => last(&part.present),
+            },
         };
         let handed: Vec<Handed> = cache.kept.iter().map(handed).collect();
         let (mut prefill, mut decode) = (prefill, decode);

@@ -121,16 +121,43 @@ impl Graph<'_, '_> {
 
     /// Channels convolved with what came before, and let through.
     fn convolved(&mut self, number: usize, of: &Recurrent, channels: u64, bias: bool, x: &str) -> String {
-        let x = self.transposed(x, &[0, 2, 1]);
+        // What is no token leaves no trace: neither what is convolved with it later, nor, by a bias, now.
+        let x = self.of_tokens_alone(of, x);
+        let x = self.transposed(&x, &[0, 2, 1]);
         let weight = self.weight(&format!("{}.conv1d.weight", of.name), &[channels, 1, of.window]);
-        let bias = bias.then(|| self.weight(&format!("{}.conv1d.bias", of.name), &[channels]));
+        let added = bias.then(|| self.weight(&format!("{}.conv1d.bias", of.name), &[channels]));
         let dims = [self.batch.clone(), channels.to_string(), (of.window - 1).to_string()];
         let past = self.state(number, "conv", &dims);
-        let operands = [&x, &weight, bias.as_deref().unwrap_or_default(), &past];
+        let operands = [&x, &weight, added.as_deref().unwrap_or_default(), &past];
         let attributes = [("activation", Attribute::Text("silu"))];
         let [y, last] = self.writer.nodes("CausalConvWithState", &operands, &attributes);
         self.keep(number, "conv", &last, &dims);
-        self.transposed(&y, &[0, 2, 1])
+        let y = self.transposed(&y, &[0, 2, 1]);
+        if bias { self.of_tokens_alone(of, &y) } else { y }
+    }
+
+    /// x: `[batch, sequence, ..]` with zeros where the mask says that there is no token.
+    fn of_tokens_alone(&mut self, of: &Recurrent, x: &str) -> String {
+        let Some(mask) = self.is_token() else { return x.to_owned() };
+        self.writer.within(&of.name);
+        self.op("Mul", &[x, &mask])
+    }
+
+    /// 1 for each new token and 0 for what is none, `[batch, sequence, 1]`, where there is a mask: its last places.
+    fn is_token(&mut self) -> Option<String> {
+        if !self.has_past() || self.is_token.is_some() {
+            return self.is_token.clone();
+        }
+        self.writer.within("model.mask");
+        let [total, new] = ["attention_mask", "input_ids"].map(|it| self.length(it));
+        let start = self.op("Sub", &[&total, &new]);
+        let start = self.reshaped(&start, &[1]);
+        let end = self.reshaped(&total, &[1]);
+        let axis = self.integers(&[1]);
+        let mask = self.op("Slice", &["attention_mask", &start, &end, &axis]);
+        let mask = self.cast(&mask, self.writer.element());
+        self.is_token = Some(self.unsqueezed(&mask, &[2]));
+        self.is_token.clone()
     }
 
     /// Queries, keys, values and decays along the sequence: `[batch, sequence, heads * value]`.

@@ -5,7 +5,7 @@ use std::collections::BTreeSet;
 use planner_ir::{Source, Type};
 
 use super::Violations;
-use crate::generation::{Cache, Generation, Growth, input, output};
+use crate::generation::{Cache, Form, Generation, Growth, Kept, input, output};
 use crate::plan::Plan;
 
 /// The names of the rules of generation, besides those of plans.
@@ -126,17 +126,21 @@ fn kept(step: &str, plan: &Plan, cache: &Cache, found: &mut Violations) {
             continue;
         };
         let whole = graph.type_of(present);
-        let mut expected = whole.clone();
-        match expected.shape.get_mut(cache.dim) {
-            Some(places) if *places == cache.capacity => *places = cache.growth.found(cache.capacity, width),
-            _ => {
-                let message = format!("`{}` is {whole}, expected {} places", part.present, cache.capacity);
+        let expected = match before(part, whole, width, cache) {
+            Ok(expected) => expected,
+            Err(message) => {
                 found.add("kept", &place, message);
                 continue;
             }
-        }
-        if !layout.dims[cache.dim].is_empty() {
-            found.add("kept", &place, format!("its places are split, {}", layout.display(&plan.mesh)));
+        };
+        // Ranks take what they left of a dimension that none of them splits: of a state the last one.
+        let is_whole = match part.form {
+            Form::Entries => layout.dims[cache.dim].is_empty(),
+            Form::State => layout.dims.last().is_some_and(Vec::is_empty),
+        };
+        if !is_whole {
+            let what = if part.form == Form::State { "last dimension is" } else { "places are" };
+            found.add("kept", &place, format!("its {what} split, {}", layout.display(&plan.mesh)));
         }
         // The first step of all may find nothing.
         let Some(past) = input(graph, &part.past) else {
@@ -145,17 +149,36 @@ fn kept(step: &str, plan: &Plan, cache: &Cache, found: &mut Violations) {
             }
             continue;
         };
-        let before = &plan.layouts[past.0];
+        let held = &plan.layouts[past.0];
         if *graph.type_of(past) != expected {
             found.add("kept", &place, format!("it is {}, expected {expected}", graph.type_of(past)));
-        } else if before != layout {
+        } else if held != layout {
             found.add(
                 "kept",
                 &place,
-                format!("it is found {} and left {}", before.display(&plan.mesh), layout.display(&plan.mesh)),
+                format!("it is found {} and left {}", held.display(&plan.mesh), layout.display(&plan.mesh)),
             );
         }
     }
+}
+
+/// Of which type a part is found that a step of so many tokens leaves so.
+fn before(part: &Kept, left: &Type, width: u64, cache: &Cache) -> Result<Type, String> {
+    let mut expected = left.clone();
+    match (part.form, expected.shape.get_mut(cache.dim)) {
+        (Form::State, _) if cache.growth == Growth::Behind => {}
+        (Form::State, _) => {
+            let growth = cache.growth.name();
+            return Err(format!("it is a state, and new entries come {growth}, expected behind all others"));
+        }
+        (Form::Entries, Some(places)) if *places == cache.capacity => {
+            *places = cache.growth.found(cache.capacity, width);
+        }
+        (Form::Entries, _) => {
+            return Err(format!("`{}` is {left}, expected {} places", part.present, cache.capacity));
+        }
+    }
+    Ok(expected)
 }
 
 /// What the two steps have in common.

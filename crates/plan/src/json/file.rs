@@ -13,7 +13,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::plan::MachineName;
 
-pub(super) use generation::{Cache, GenerationBody, GenerationFile, Growth, Kept, Positions};
+pub(super) use generation::{Cache, Form, GenerationBody, GenerationFile, Growth, Kept, Positions};
 pub(super) use pipeline::{Arrival, Crossing, PipelineBody, PipelineFile, Schedule, Stage};
 pub(super) use recipe::Recipe;
 

@@ -2,12 +2,19 @@
 
 use super::error::ReadError;
 use super::{decode, encode, file};
-use crate::generation::{Cache, Generation, Growth, Kept, Positions};
+use crate::generation::{Cache, Form, Generation, Growth, Kept, Positions};
 
 pub(super) fn body(generation: &Generation) -> file::GenerationBody {
     let cache = &generation.cache;
     let positions = |it: &Positions| file::Positions { name: it.name.clone(), nodes: it.nodes.clone() };
-    let kept = |it: &Kept| file::Kept { past: it.past.clone(), present: it.present.clone() };
+    let kept = |it: &Kept| file::Kept {
+        past: it.past.clone(),
+        present: it.present.clone(),
+        form: match it.form {
+            Form::Entries => None,
+            Form::State => Some(file::Form::State),
+        },
+    };
     file::GenerationBody {
         cache: file::Cache {
             tokens: cache.tokens.clone(),
@@ -36,7 +43,14 @@ pub(super) fn generation(body: &file::GenerationBody) -> Result<Generation, Read
         file::Growth::AtPosition => Growth::AtPosition,
     };
     let positions = |it: &file::Positions| Positions { name: it.name.clone(), nodes: it.nodes.clone() };
-    let kept = |it: &file::Kept| Kept { past: it.past.clone(), present: it.present.clone() };
+    let kept = |it: &file::Kept| Kept {
+        past: it.past.clone(),
+        present: it.present.clone(),
+        form: match it.form {
+            None => Form::Entries,
+            Some(file::Form::State) => Form::State,
+        },
+    };
     Ok(Generation {
         cache: Cache {
             tokens: cache.tokens.clone(),

@@ -11,7 +11,7 @@ use serde_json::Value;
 
 use super::file::Body;
 use super::{Content, ReadError, checksum, read, read_any, write, write_generation};
-use crate::{Cache, Generation, Growth, Kept, Plan, Positions, samples};
+use crate::{Cache, Form, Generation, Growth, Kept, Plan, Positions, samples};
 use places::with_other_fields;
 use schema::{Schema, document};
 
@@ -99,7 +99,11 @@ fn plans_of_generation_are_read_as_they_are_written_and_are_as_the_schema_says()
             mask: u.arbitrary()?,
             positions,
             logits: name(u)?,
-            kept: vec![Kept { past: name(u)?, present: name(u)? }],
+            kept: vec![Kept {
+                past: name(u)?,
+                present: name(u)?,
+                form: if u.arbitrary()? { Form::State } else { Form::Entries },
+            }],
             dim: u.int_in_range(0..=4)?,
             growth: *u.choose(&Growth::ALL)?,
             capacity: u.arbitrary()?,

@@ -2,7 +2,7 @@
 
 use cost_models::cluster::Cluster;
 use cost_models::quantity;
-use plan::{Cache, Generation, Plan};
+use plan::{Cache, Form, Generation, Kept, Plan};
 use serde_json::{Value, json};
 
 use super::summary_json;
@@ -10,7 +10,7 @@ use crate::throughput;
 
 /// What a plan of generation is, line by line, of which a device holds so much (bytes).
 pub fn in_words(generation: &Generation, held: u64) -> Vec<String> {
-    let Cache { tokens, mask, positions, logits, kept, growth, capacity, dim } = &generation.cache;
+    let Cache { tokens, mask, positions, logits, kept: _, growth, capacity, dim } = &generation.cache;
     let mut lines = vec![format!("sequences  {} at once, of up to {capacity} tokens", generation.batch())];
     lines.push(match &generation.prefill {
         Some(_) => format!("prompts    {} tokens at a time", generation.width()),
@@ -25,13 +25,19 @@ pub fn in_words(generation: &Generation, held: u64) -> Vec<String> {
     }));
     roles.push(format!("logits `{logits}`"));
     lines.push(format!("given      {}", roles.join(", ")));
-    let layout = layout(generation).unwrap_or_default();
-    let first = kept.first().map_or("none", |it| it.past.as_str());
-    lines.push(format!(
-        "cache      {} parts such as `{first}`, {layout}; places in dimension {dim}, new ones {}",
-        kept.len(),
-        growth.name()
+    let parts = |word: &str, kept: &[&Kept], end: &str| {
+        let first = kept.first()?;
+        let layout = layout(generation, first).unwrap_or_default();
+        Some(format!("{word:<11}{} parts such as `{}`, {layout}{end}", kept.len(), first.past))
+    };
+    let (entries, states): (Vec<&Kept>, Vec<&Kept>) =
+        (generation.cache.entries().collect(), generation.cache.states().collect());
+    lines.extend(parts(
+        "cache",
+        &entries,
+        &format!("; places in dimension {dim}, new ones {}", growth.name()),
     ));
+    lines.extend(parts("states", &states, "; as large after each token"));
     lines.push(format!(
         "memory     {} of {} on a device, {}",
         quantity::bytes(held),
@@ -41,10 +47,10 @@ pub fn in_words(generation: &Generation, held: u64) -> Vec<String> {
     lines
 }
 
-/// The layout of the first part of the cache.
-fn layout(generation: &Generation) -> Option<String> {
+/// The layout of a part of the cache.
+fn layout(generation: &Generation, part: &Kept) -> Option<String> {
     let plan: &Plan = &generation.decode;
-    let present = &generation.cache.kept.first()?.present;
+    let present = &part.present;
     let place = plan.graph.outputs.iter().position(|it| it.name == *present)?;
     let (output, copy) = (&plan.graph.outputs[place], plan.outputs.get(place)?);
     let layout = plan.layout(output.value, *copy).display(&plan.mesh).to_string();
@@ -54,8 +60,11 @@ fn layout(generation: &Generation) -> Option<String> {
 /// The same for programs.
 pub fn in_json(generation: &Generation, held: u64, on: Option<&Cluster>) -> Value {
     let cache = &generation.cache;
-    let kept: Vec<Value> =
-        cache.kept.iter().map(|it| json!({ "past": it.past, "present": it.present })).collect();
+    let kept = |it: &Kept| match it.form {
+        Form::Entries => json!({ "past": it.past, "present": it.present }),
+        Form::State => json!({ "past": it.past, "present": it.present, "form": "state" }),
+    };
+    let kept: Vec<Value> = cache.kept.iter().map(kept).collect();
     let of_plan = |plan: &Plan| summary_json(plan, throughput::of_plan(plan, plan.seconds(), on).as_ref());
     json!({
         "held_bytes": held,

@@ -50,7 +50,7 @@ impl Assembly<'_> {
 
     /// Of these layouts those that a value may have which has one already.
     pub(super) fn allowed(&self, value: ValueId, mut layouts: Vec<usize>) -> Vec<usize> {
-        if let Some((layout, _)) = self.fixed.as_ref().filter(|(_, values)| values.contains(&value)) {
+        if let Some(layout) = self.fixed.get(&value) {
             layouts.retain(|&it| self.space.layouts[value.0][it] == **layout);
         }
         layouts

@@ -5,7 +5,7 @@ use std::path::PathBuf;
 use clap::Args;
 use driver::generation::roles::{Role, Told};
 use launch::arguments::{ClusterArguments, DeviceArguments};
-use plan::Kept;
+use plan::{Form, Kept};
 
 /// What stands below the help of `generate`.
 pub(super) const HELP: &str = "\
@@ -119,7 +119,8 @@ fn role(text: &str) -> Result<(Role, String), String> {
 fn kept(text: &str) -> Result<Kept, String> {
     let parts = text.split_once('=').filter(|(past, present)| !past.is_empty() && !present.is_empty());
     let (past, present) = parts.ok_or("expected an input and an output: `past.0.key=present.0.key`")?;
-    Ok(Kept { past: past.to_owned(), present: present.to_owned() })
+    // Its name says what it has of tokens.
+    Ok(Kept { past: past.to_owned(), present: present.to_owned(), form: Form::Entries })
 }
 
 fn number(text: &str) -> Option<f64> {

@@ -62,4 +62,13 @@ pub(in crate::json) struct Positions {
 pub(in crate::json) struct Kept {
     pub(in crate::json) past: String,
     pub(in crate::json) present: String,
+    /// Missing where there is a place for each token.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(in crate::json) form: Option<Form>,
+}
+
+#[derive(Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub(in crate::json) enum Form {
+    State,
 }
