@@ -47,6 +47,22 @@ fn parts_are_paired_whatever_their_order() {
     assert_eq!(presents, ["present.0.key", "present.0.value", "present.1.key"]);
 }
 
+/// Keys and values have a place for each token, whatever layers are called; windows and matrices have none.
+#[test]
+fn states_are_told_by_their_names() {
+    for name in ["past_key_values.0.key", "past_0", "cache.0.value", "past_key_values.0.conv.key"] {
+        assert_eq!(form(name), Form::Entries, "{name}");
+    }
+    for name in ["past_key_values.0.conv", "past_key_values.1.recurrent_state", "past.2.ssm", "past_state_3"]
+    {
+        assert_eq!(form(name), Form::State, "{name}");
+        assert_eq!(
+            signature(name),
+            signature(&name.replace("past_key_values", "present").replace("past", "present"))
+        );
+    }
+}
+
 #[test]
 fn what_cannot_be_told_is_said_with_a_way_on() {
     let error = parts(&["past_key_values.0.key"], &["logits", "kv_a", "kv_b"]).unwrap_err();
