@@ -243,8 +243,11 @@ pub fn planned(
     for (number, (mesh, rules)) in (1..).zip(ways) {
         let parallel =
             rules.as_ref().map_or_else(String::new, |it| format!(", {} parallel", limits::in_words(it)));
-        let mesh_in_words = format!("{}{parallel}", mesh::sizes(&mesh));
-        listener.say(Doing::one("planning on mesh", number, Of::All(count)).named(mesh_in_words));
+        let on = format!("mesh {}{parallel}", mesh::sizes(&mesh));
+        listener.say(match count {
+            1 => format!("planning on {on}").into(),
+            _ => Doing::one("planning", number, Of::All(count)).named(on),
+        });
         let steps = wanted.steps;
         let target =
             Target { machine, mesh: &mesh, capacity, steps, live: search::Live::ONE, rules: rules.as_ref() };

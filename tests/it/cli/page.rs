@@ -205,6 +205,10 @@ fn pages_show_the_commands_that_plan_again() {
 fn commands_that_plan_again_have_the_memory_of_the_plan() {
     let folder = Folder::new("again-memory");
     let (plan, page) = (folder.path("plan.json"), folder.path("plan.html"));
+    // What plans leave free if nothing is said is no limit of theirs.
+    let gpus = ["--machine", "h100-80g-4x", "--mesh", "4", "-o", &plan, "--html", &page];
+    works(&[&["plan", GPT2][..], &DIMS, &gpus].concat());
+    assert_eq!(said(&page)["again"][0]["memory"], Value::Null);
     let asked = ["--machine", "cpu-4x", "--mesh", "4", "--memory", "4500kB", "-o", &plan, "--html", &page];
     works(&[&["plan", GPT2][..], &DIMS, &asked].concat());
     let shown = said(&page);

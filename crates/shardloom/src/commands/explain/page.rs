@@ -61,7 +61,9 @@ pub(super) fn write(
     };
     let file = arguments.machine.as_deref().filter(|it| files::machine::is_file(it));
     // A machine that is not known has no name that a command could have.
-    let usable = on.and_then(Cluster::single).map(|it| it.usable_memory().0);
+    // Where nobody says how much, a plan leaves what is usual.
+    let usual = on.and_then(Cluster::single).map(|it| it.clone().leaving(None));
+    let usable = usual.map(|it| it.usable_memory().0);
     let ways = if on.is_some() { again::ways(content, file, usable) } else { Vec::new() };
     let limits = match content {
         // Each is a search.
