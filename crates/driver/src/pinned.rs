@@ -8,7 +8,7 @@ use cost_models::cluster::Cluster;
 use export::Strategy;
 use export::strategy::Again;
 use files::model_file::ModelFile;
-use files::{Failure, machine};
+use files::{Failure, Say, machine};
 use plan::{Parallelism, Pipeline, Plan, Recipe, Recompute};
 use planner_ir::{Axis, Graph, Mesh};
 use rewrite::Steps;
@@ -60,7 +60,7 @@ pub fn pipeline(
     job: &Job<'_>,
     (strategy, fixed): (&Strategy, &[Fixed]),
     written: Option<&Schedule>,
-    say: &dyn Fn(String),
+    say: &Say<'_>,
 ) -> Result<Pipeline, Failure> {
     let recipe = Recipe { recompute: vec![], ..job.recipe.clone() };
     let forward = Forward::of(job.file, job.graph, &recipe)?.again(&again(strategy));
@@ -89,7 +89,7 @@ pub fn pipeline(
 pub fn answer(
     job: &Job<'_>,
     (strategy, fixed): (&Strategy, &[Fixed]),
-    say: &dyn Fn(String),
+    say: &Say<'_>,
 ) -> Result<Answer, Failure> {
     let pipeline = pipeline(job, (strategy, fixed), None, say)?;
     let (mesh, rules) = ruled(strategy, job.exact)?;
