@@ -4,13 +4,15 @@ use std::fs;
 use std::path::PathBuf;
 
 use cost_models::machine::shipped;
+use predict::kinds;
+use predict::setup::Setup;
 
 use crate::read::{self, Beside};
 use crate::space::Runner;
 use crate::told::priced;
 
-const HEAD: &str = "| recipe | published | scored | error | memory | what is taken as something else |\n\
-                    |---|---:|---:|---:|---:|---|\n";
+const HEAD: &str = "| recipe | published | scored | with the version's year | error | memory | what is taken as something else |\n\
+                    |---|---:|---:|---:|---:|---:|---|\n";
 
 fn at(path: &str) -> PathBuf {
     PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("../..").join(path)
@@ -32,8 +34,10 @@ fn machine(name: &str) -> String {
 /// The row of a recipe, and its error (percent).
 fn row(name: &str) -> (String, f64) {
     let text = fs::read_to_string(at("tests/cases/score/bridge").join(format!("{name}.yaml"))).unwrap();
-    let published: f64 =
-        text.split("# published: ").nth(1).unwrap().split(' ').next().unwrap().parse().unwrap();
+    let words = text.split("# published: ").nth(1).unwrap();
+    let published: f64 = words.split(' ').next().unwrap().parse().unwrap();
+    // A release is called by its year and month.
+    let year: u64 = words.split('(').nth(1).unwrap().split('.').next().unwrap().parse().unwrap();
     let machine = shipped::named(&machine(name)).unwrap();
     let devices = machine.devices();
     let beside = Beside { devices: Some(devices), ..Beside::default() };
@@ -41,12 +45,14 @@ fn row(name: &str) -> (String, f64) {
     assert!(read.strange.is_empty(), "{name}: {:?}", read.strange);
     let there = priced(Runner::Bridge, &text, &beside, vec![(machine, devices)]).unwrap();
     let seconds = there.time.total().0;
-    let error = 100.0 * (seconds / published - 1.0);
+    let setup = Setup { year: Some(2000 + year), ..there.setup.clone() };
+    let of_year = kinds::answer(&setup, &there.kinds).unwrap().time.total().0;
+    let error = 100.0 * (of_year / published - 1.0);
     let fits = if there.fits { "" } else { ", does not fit" };
     let taken: Vec<String> =
         read.taken.iter().map(|it| format!("`{}`", it.0.replace("model.", "").replace('"', ""))).collect();
     let row = format!(
-        "| {name} | {published:.2} s | {seconds:.2} s | {error:+.1} % | {:.1} GB{fits} | {} |\n",
+        "| {name} | {published:.2} s | {seconds:.2} s | {of_year:.2} s | {error:+.1} % | {:.1} GB{fits} | {} |\n",
         there.held / 1e9,
         taken.join(", ")
     );
@@ -67,7 +73,8 @@ fn recipes_are_scored_as_the_page_says() {
     assert!(errors[errors.len() / 2] < 10.0, "{errors:?}");
     let page = fs::read_to_string(at("docs/score.md")).unwrap();
     let (before, rest) = page.split_once(HEAD).unwrap();
-    let after = &rest[rest.find("\n\n").map_or(0, |it| it + 1)..];
+    let old: usize = rest.lines().take_while(|it| it.starts_with('|')).map(|it| it.len() + 1).sum();
+    let after = &rest[old..];
     let table: String = rows.into_iter().map(|it| it.0).collect();
     let expected = format!("{before}{HEAD}{table}{after}");
     if page != expected && std::env::var_os("BLESS").is_some() {
