@@ -75,15 +75,24 @@ fn slower(one: Option<Network>, other: Option<Network>) -> Option<Network> {
     Some(if rate(&other) < rate(&one) { other } else { one })
 }
 
-/// Whether a setup fits on every kind.
-pub fn fits(setup: &Setup, kinds: &[Kind]) -> Result<bool, ClusterError> {
+/// What the fullest device holds of a setup, how much of that it may hold (bytes), and whether all fits.
+pub fn fullest(setup: &Setup, kinds: &[Kind]) -> Result<(Held, f64, bool), ClusterError> {
+    let mut jobs = Vec::new();
     for Kind { cluster, framework, .. } in kinds {
-        let job = Job::new(setup, framework, cluster)?;
-        if !memory::fits(&job, &memory::peak(&job)) {
-            return Ok(false);
-        }
+        jobs.push(Job::new(setup, framework, cluster)?);
     }
-    Ok(true)
+    Ok(fullest_of(jobs.iter()))
+}
+
+fn fullest_of<'a>(jobs: impl Iterator<Item = &'a Job<'a>> + Clone) -> (Held, f64, bool) {
+    let held = jobs.map(|job| {
+        let (held, room) = (memory::peak(job), exact(memory::room(job).0));
+        (held, room, memory::fits(job, &held))
+    });
+    let fits = held.clone().all(|(_, _, fits)| fits);
+    let fullest = held.max_by(|a, b| (a.0.total() / a.1).total_cmp(&(b.0.total() / b.1)));
+    let (held, room, _) = fullest.unwrap_or_default();
+    (held, room, fits)
 }
 
 /// What a setup takes.
@@ -92,13 +101,7 @@ pub fn answer(setup: &Setup, kinds: &[Kind]) -> Result<Answer, ClusterError> {
     for Kind { cluster, framework, ranks } in kinds {
         jobs.push((Job::new(setup, framework, cluster)?, ranks.clone()));
     }
-    let held = jobs.iter().map(|(job, _)| {
-        let (held, room) = (memory::peak(job), exact(memory::room(job).0));
-        (held, room, memory::fits(job, &held))
-    });
-    let fits = held.clone().all(|(_, _, fits)| fits);
-    let fullest = held.max_by(|a, b| (a.0.total() / a.1).total_cmp(&(b.0.total() / b.1)));
-    let (held, room, _) = fullest.unwrap_or_default();
+    let (held, room, fits) = fullest_of(jobs.iter().map(|it| &it.0));
     Ok(Answer { time: together(&jobs), held, room, fits })
 }
 

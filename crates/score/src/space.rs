@@ -12,7 +12,7 @@ use ::schedule::Kind;
 use predict::setup::{Recompute, Setup, Zero};
 
 pub use choice::{Choice, Key};
-pub use search::{Best, Change, Priced, Search};
+pub use search::{Best, Change, Nearest, Priced, Search};
 
 /// What runs training.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -26,9 +26,7 @@ use crate::space::{Best, Choice, Runner, Search, Space};
 pub struct Expected {
     /// Which.
     pub runner: Runner,
-    /// What it is told.
-    pub told: Strategy,
-    /// The same as a setup.
+    /// What it is told, as a setup.
     pub setup: Setup,
     /// On which kinds of nodes.
     pub kinds: Vec<Kind>,
@@ -96,7 +94,7 @@ pub fn expected(
         let sizes = || sizes(&model, strategy).map(|it| it.to_string());
         let text_of_model = if states { None } else { Some(config.map_or_else(sizes, Ok)?) };
         let beside = Beside { model: text_of_model, sequence: model.sequence, devices: Some(job.devices()) };
-        priced(runner, (text, strategy), &beside, machines)
+        priced(runner, text, &beside, machines)
     };
     Some(priced())
 }
@@ -140,7 +138,7 @@ fn unlike(job: &Job<'_>, model: &Model, strategy: &Strategy, states: bool) -> Op
 
 pub(crate) fn priced(
     runner: Runner,
-    (text, told): (&str, &Strategy),
+    text: &str,
     beside: &Beside,
     machines: Vec<(Machine, u64)>,
 ) -> Result<Expected, String> {
@@ -153,7 +151,6 @@ pub(crate) fn priced(
     let answer = kinds::answer(&setup, &kinds).map_err(|error| error.to_string())?;
     Ok(Expected {
         runner,
-        told: told.clone(),
         setup,
         kinds,
         time: answer.time,

@@ -3,7 +3,7 @@
 use cost_models::units::Seconds;
 use predict::cluster::ClusterError;
 use predict::config::even;
-use predict::kinds::{Answer, Kind, answer, fits};
+use predict::kinds::{Answer, Kind, answer, fullest};
 use predict::pieces::Job;
 use predict::setup::Setup;
 use predict::step::{floor, layer_floor};
@@ -44,10 +44,23 @@ pub struct Priced {
 pub struct Best {
     /// It; none if none fits.
     pub found: Option<Priced>,
+    /// Of those that do not fit the one that comes nearest, where none does.
+    pub nearest: Option<Nearest>,
     /// How many setups there are.
     pub setups: u64,
     /// How many of them were priced; the others take longer than the best at least.
     pub priced: u64,
+}
+
+/// A setup that does not fit.
+#[derive(Clone, Copy, Debug)]
+pub struct Nearest {
+    /// What was chosen.
+    pub choice: Choice,
+    /// What its fullest rank holds (bytes).
+    pub held: f64,
+    /// How much a program may hold there (bytes).
+    pub room: f64,
 }
 
 /// A change of few keys.
@@ -112,7 +125,7 @@ impl Search<'_> {
     /// first, until floors are above the best.
     pub fn best(&self, space: &Space, allowed: &dyn Fn(&Choice) -> bool) -> Result<Best, ClusterError> {
         let others = choice::others(space);
-        let mut best = Best { found: None, setups: 0, priced: 0 };
+        let mut best = Best { found: None, nearest: None, setups: 0, priced: 0 };
         if runs(space, self.base) {
             best.found = Some(self.now()?).filter(|it| it.fits && allowed(&it.choice));
         }
@@ -126,7 +139,12 @@ impl Search<'_> {
             }
             for choice in rest {
                 best.priced += 2;
-                if !fits(&choice.setup(self.base), self.kinds)? {
+                let (held, room, fits) = fullest(&choice.setup(self.base), self.kinds)?;
+                if !fits {
+                    let held = held.total();
+                    if best.nearest.is_none_or(|it| held / room < it.held / it.room) {
+                        best.nearest = Some(Nearest { choice, held, room });
+                    }
                     continue;
                 }
                 for dp_overlap in [false, true] {

@@ -261,7 +261,7 @@ impl Score {
         let titles =
             [("best", format!("within {}", self.runner.title())), ("overall", "of all setups".to_owned())];
         for ((word, title), best) in titles.into_iter().zip(&self.best) {
-            let Best { found, setups, priced } = best;
+            let Best { found, setups, priced, nearest: _ } = best;
             let Some(found) = found else {
                 line_of(text, format_args!("{word:<14}nothing fits {title}: {setups} setups looked at"));
                 continue;
@@ -333,7 +333,7 @@ impl Score {
     }
 
     fn best_json(&self, place: usize) -> Value {
-        let Best { found, setups, priced } = &self.best[place];
+        let Best { found, setups, priced, nearest: _ } = &self.best[place];
         let mut json = found.as_ref().map_or(json!({}), |it| self.priced_json(it));
         json["setups"] = json!(setups);
         json["priced"] = json!(priced);

@@ -2,7 +2,7 @@
 
 use std::path::Path;
 
-use ::export::{Exported, Job, Target};
+use ::export::{Exported, Job, Runs, Strategy, Target};
 use ::score::told;
 use cost_models::cluster::Cluster;
 use cost_models::machine::Machine;
@@ -69,10 +69,12 @@ pub(in crate::commands) fn expected_there(
     target: Target,
     cluster: &Cluster,
     model: &Path,
-) -> Option<told::Expected> {
+) -> Option<(Strategy, told::Expected)> {
     let job = job.on(super::device(cluster));
     let exported = ::export::export(&job, target).ok()?;
-    known(&job, &exported, cluster, Some(model))?.ok()
+    let expected = known(&job, &exported, cluster, Some(model))?.ok()?;
+    let Runs::Strategy(strategy) = exported.runs else { return None };
+    Some((strategy, expected))
 }
 
 /// Adds what a framework takes for a plan that was made for it to what is said of the plan.

@@ -35,6 +35,9 @@ pub(in crate::commands) struct Settled {
     pub(in crate::commands) led: Option<String>,
 }
 
+/// A search among all with such pins and so much memory of a device.
+type Search<'a> = dyn Fn(&Pins, Option<u64>) -> Result<Answer, Failure> + 'a;
+
 /// What is asked, and how plans are made.
 pub(super) struct Asked<'a> {
     pub(super) arguments: &'a PlanArguments,
@@ -44,8 +47,8 @@ pub(super) struct Asked<'a> {
     pub(super) memory: Option<u64>,
     /// How many examples a step has.
     pub(super) examples: u64,
-    /// The cheapest of all with such pins and so much memory of a device, by our prices.
-    pub(super) search: &'a dyn Fn(&Pins, Option<u64>) -> Result<Answer, Failure>,
+    /// The cheapest by our prices.
+    pub(super) search: &'a Search<'a>,
     /// The cheapest that is this strategy.
     pub(super) pinned: &'a dyn Fn(&Strategy) -> Result<Answer, Failure>,
 }
@@ -79,16 +82,18 @@ impl Asked<'_> {
             None => None,
         };
         let mut led = match first.and_then(|answer| self.expected(&answer)) {
-            Some(expected) => self.led(&expected, &|_| true)?,
+            Some((told, expected)) => self.led((&told, &expected), &|_| true)?,
             None => None,
         };
         if let Some((led, true)) = led {
             return Ok(led.settled);
         }
         let answer = (self.search)(&self.pins, self.memory)?;
-        let Some(expected) = self.expected(&answer) else { return Ok(Settled { answer, led: None }) };
+        let Some((told, expected)) = self.expected(&answer) else {
+            return Ok(Settled { answer, led: None });
+        };
         if led.is_none() {
-            led = self.led(&expected, &|found| is_below(found, &expected))?;
+            led = self.led((&told, &expected), &|found| is_below(found, &expected))?;
         }
         let ours = There { settled: Settled { answer, led: None }, expected };
         match led {
@@ -98,8 +103,8 @@ impl Asked<'_> {
         }
     }
 
-    /// What the framework takes for an answer, if that is known.
-    fn expected(&self, answer: &Answer) -> Option<Expected> {
+    /// What the framework is told of an answer and takes for it, if that is known.
+    fn expected(&self, answer: &Answer) -> Option<(Strategy, Expected)> {
         let job = Job::of_pipeline(&answer.pipeline);
         expected_there(job, self.arguments.runtime?, self.cluster, self.arguments.model())
     }
@@ -113,7 +118,7 @@ impl Asked<'_> {
             }
             let less = quantity::whole_bytes(exact(settled.answer.pipeline.held()) * room / held).0;
             let Some(answer) = unless_refused((self.search)(&self.pins, Some(less)))? else { break };
-            let Some(expected) = self.expected(&answer) else { break };
+            let Some((_, expected)) = self.expected(&answer) else { break };
             best = best.better(There { settled: Settled { answer, led: None }, expected });
         }
         Ok(best)
@@ -123,17 +128,17 @@ impl Asked<'_> {
     /// and whether the framework is told of that setup.
     fn led(
         &self,
-        expected: &Expected,
+        (told, expected): (&Strategy, &Expected),
         takes_less: &dyn Fn(f64) -> bool,
     ) -> Result<Option<(There, bool)>, Failure> {
         let mut refused: Vec<Strategy> = Vec::new();
         let mut best: Option<There> = None;
         while refused.len() < TRIED
-            && let Some(Led { strategy, seconds, setups }) = self.fastest(expected, &refused)
+            && let Some(Led { strategy, seconds, setups }) = self.fastest((told, expected), &refused)?
             && takes_less(seconds)
         {
             if let Some(answer) = unless_refused((self.pinned)(&strategy))?
-                && let Some(there) = self.expected(&answer)
+                && let Some((_, there)) = self.expected(&answer)
             {
                 let near = there.fits && (there.time.total().0 - seconds).abs() <= NEAR * seconds;
                 let faster = match refused.len() {
@@ -158,23 +163,42 @@ impl Asked<'_> {
         Ok(best.map(|it| (it, false)))
     }
 
-    /// What is fastest of the setups that a framework runs, by its figures, but for some; nothing where nothing fits that
-    /// is allowed.
-    fn fastest(&self, expected: &Expected, but: &[Strategy]) -> Option<Led> {
+    /// What is fastest of the setups that a framework runs, by its figures, but for some; nothing where none is allowed.
+    /// A cluster on which none fits is refused.
+    fn fastest(
+        &self,
+        (told, expected): (&Strategy, &Expected),
+        but: &[Strategy],
+    ) -> Result<Option<Led>, Failure> {
         let strategy = |it: &Choice| {
-            let told = stated::strategy(&it.setup(&expected.setup), self.cluster).ok()?;
+            let own = stated::strategy(&it.setup(&expected.setup), self.cluster).ok()?;
             // Setups say nothing of this.
-            let Strategy { further, prefix, element, scaling, masters, optimizer, clip, .. } =
-                expected.told.clone();
-            Some(Strategy { further, prefix, element, scaling, masters, optimizer, clip, ..told })
+            let Strategy { further, prefix, element, scaling, masters, optimizer, clip, .. } = told.clone();
+            Some(Strategy { further, prefix, element, scaling, masters, optimizer, clip, ..own })
         };
-        let allowed = |it: &Choice| {
-            keep(&self.pins, it, expected)
-                && !(!but.is_empty() && strategy(it).is_none_or(|it| but.contains(&it)))
-        };
-        let best = expected.fastest(&allowed).ok()?;
-        let found = best.found?;
-        Some(Led { strategy: strategy(&found.choice)?, seconds: found.seconds, setups: best.setups })
+        let is_new = |it: &Choice| but.is_empty() || strategy(it).is_some_and(|it| !but.contains(&it));
+        let allowed = |it: &Choice| keep(&self.pins, it, expected) && is_new(it);
+        let Ok(best) = expected.fastest(&allowed) else { return Ok(None) };
+        let setups = best.setups;
+        match (best.found, best.nearest) {
+            (Some(found), _) => {
+                let led = |strategy| Led { strategy, seconds: found.seconds, setups };
+                Ok(strategy(&found.choice).map(led))
+            }
+            (None, Some(nearest)) if but.is_empty() => {
+                let told =
+                    strategy(&nearest.choice).map_or_else(String::new, |it| format!(", {},", it.in_words()));
+                let message = format!(
+                    "none of {setups} setups that {} runs fits, by its figures: what comes nearest{told} holds {} of \
+                     {} of a device; more devices, or devices with more memory, would help",
+                    expected.runner.title(),
+                    predict::memory::words(nearest.held),
+                    predict::memory::words(nearest.room),
+                );
+                Err(Failure::input("no pipeline", message))
+            }
+            (None, _) => Ok(None),
+        }
     }
 }
 
