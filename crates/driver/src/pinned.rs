@@ -141,13 +141,14 @@ fn again(strategy: &Strategy) -> Recompute {
 /// axis on, whole experts over the nearest devices, whatever else these are for; states are sharded exactly so far, or
 /// no further.
 ///
-/// Source of the order: Megatron-LM's `RankGenerator` of experts, `tp-ep-dp-pp` with expert tensor parallelism of 1.
+/// Source of the order: Megatron-LM, `megatron/core/parallel_state.py`, `expert_decoder_rank_generator`: `tp-cp-ep-dp-pp`,
+/// where `tp` is expert tensor parallelism, 1, and `cp` is 1.
 fn ruled(strategy: &Strategy, exact: bool) -> Result<(Mesh, Rules), Failure> {
     let Strategy { data, context, tensor, experts, sharded, sequence, .. } = *strategy;
     // With one micro-batch, what lies in parts between steps is gathered once, ahead of its use, and what gradients
     // owe is summed once, behind: so do frameworks whose exchanges run beside computing, whatever they hold whole.
     let zero = match (strategy.zero, strategy.micro_batches) {
-        (1.., 1) => 3,
+        (1.., 1) if exact => 3,
         (zero, _) => zero,
     };
     let nearest = context * tensor;
