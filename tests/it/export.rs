@@ -314,6 +314,18 @@ fn clusters_are_planned_by_the_figures_of_a_target() {
     }
 }
 
+/// A cluster on which no setup fits by the figures of a target is refused, and what comes nearest is said.
+#[test]
+fn clusters_on_which_no_setup_of_a_target_fits_are_refused() {
+    let config = root().join("tests/configs/llama3.1_70b.json");
+    let fixed =
+        ["plan", "--config", config.to_str().unwrap(), "-o", "refused.json", "--dim", "sequence=4096"];
+    let asked = ["--machine", "h100-80g-8x", "--stages", "auto", "--global-batch", "64", "--for", "megatron"];
+    let said = fails(2, &[&fixed[..], &TRAINED[..6], &asked].concat());
+    let nearest = "setups that Megatron-LM runs fits, by its figures: what comes nearest, data ";
+    says(&said, &[nearest, "recompute full, holds ", " of 82.2 GB of a device; more devices"]);
+}
+
 #[test]
 fn what_is_there_is_not_written_over() {
     let folder = Folder::new("export-force");

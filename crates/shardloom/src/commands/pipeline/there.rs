@@ -143,7 +143,7 @@ impl Asked<'_> {
                 let near = there.fits && (there.time.total().0 - seconds).abs() <= NEAR * seconds;
                 let faster = match refused.len() {
                     0 => String::new(),
-                    more => format!(" but for {more} in which our programs do not fit"),
+                    more => format!(" but for {more} that no plan is"),
                 };
                 let words = format!(
                     "the fastest{faster} of {setups} setups that {} runs, by its figures",
