@@ -146,7 +146,8 @@ fn again(strategy: &Strategy) -> Recompute {
 fn ruled(strategy: &Strategy, exact: bool) -> Result<(Mesh, Rules), Failure> {
     let Strategy { data, context, tensor, experts, sharded, sequence, .. } = *strategy;
     // With one micro-batch, what lies in parts between steps is gathered once, ahead of its use, and what gradients
-    // owe is summed once, behind: so do frameworks whose exchanges run beside computing, whatever they hold whole.
+    // owe is summed once, behind: so do frameworks whose exchanges run beside computing, whatever they hold whole. A
+    // plan that shards no further holds whole what they do.
     let zero = match (strategy.zero, strategy.micro_batches) {
         (1.., 1) if exact => 3,
         (zero, _) => zero,

@@ -44,7 +44,7 @@ pub struct Priced {
 pub struct Best {
     /// It; none if none fits.
     pub found: Option<Priced>,
-    /// Of those that do not fit the one that comes nearest, where none does.
+    /// Of those that were tried and do not fit the one that comes nearest.
     pub nearest: Option<Nearest>,
     /// How many setups there are.
     pub setups: u64,
