@@ -27,6 +27,8 @@
 //! IJHPCA 19(1), 2005 (ring algorithms), and Sanders, Speck and Träff, "Two-tree algorithms for
 //! full bandwidth broadcast, reduction and scan", Parallel Computing 35(12), 2009.
 
+use planner_ir::RoutedRows;
+
 use crate::machine::{Machine, NetworkHops, Protocol};
 use crate::topology::Group;
 use crate::units::{Bytes, BytesPerSecond, Seconds, exact};
@@ -130,18 +132,35 @@ pub fn all_to_all(machine: &Machine, group: &Group, held: Bytes) -> Seconds {
     })
 }
 
-/// Time to bring rows to the ranks that use them, or what is made of them back: of `moved` bytes that a rank
-/// gives or gets, its own ones included.
+/// Time to bring rows to the ranks that use them, or what is made of them back, where all rows of a group come to
+/// `all` bytes.
+///
+/// With `a` the time of an all-to-all, `c` that of a copy, and of `S` bytes the shares `d` of those that a rank uses
+/// and `e` of those that any rank of a set of `r` uses, over `s` sets:
 ///
 /// ```text
-/// t = that of an all-to-all of S, and 2 copies of S
+/// straight      t = a(d S) + 2 c(d S)
+/// by sets       t = a(marks) + max(a(d S) in a set, a(e S / r) between sets) + 2 c(d S) + 2 c(e S / r)
 /// ```
 ///
 /// Rows for a rank are put one after another before they go, and where they belong, or added, after they have
-/// come.
+/// come. By sets, a row goes over the network once for a whole node, and on in the node while others arrive.
+///
+/// Source: DeepSeek-AI, "DeepSeek-V3 Technical Report", arXiv 2412.19437, section 3.2.2: tokens go to the rank at the
+/// same place of another node, and from there to where their experts are, at the same time; DeepEP, 2025.
 #[must_use]
-pub fn routed(machine: &Machine, group: &Group, moved: Bytes) -> Seconds {
-    all_to_all(machine, group, moved) + 2.0 * work::copy(&machine.device, moved)
+pub fn routed(machine: &Machine, group: &Group, all: Bytes, rows: &RoutedRows) -> Seconds {
+    let moved = Bytes(rows.of_device(all.0, group.size));
+    let copies = |moved: Bytes| 2.0 * work::copy(&machine.device, moved);
+    if rows.by <= 1 {
+        return all_to_all(machine, group, moved) + copies(moved);
+    }
+    let relayed = Bytes(rows.of_set(all.0, group.size) / rows.by);
+    // Where sets are not nodes, both go between all.
+    let [within, between] = group.by_nodes().filter(|it| it[0].size == rows.by).unwrap_or([*group; 2]);
+    let exchanged = all_to_all(machine, &within, moved).max(all_to_all(machine, &between, relayed));
+    let marks = all_to_all(machine, &between, Bytes(rows.marks(group.size)));
+    marks + exchanged + copies(moved) + copies(relayed)
 }
 
 /// Time for every rank of the group to send `message` bytes to the next one, at the same time.

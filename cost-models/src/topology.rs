@@ -65,7 +65,7 @@ struct Within {
 ///
 /// All groups of the same form communicate at the same time: those that share an adapter share
 /// its rate equally.
-#[derive(Clone, Debug, PartialEq)]
+#[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Group {
     /// The number of ranks.
     pub size: u64,
@@ -105,6 +105,19 @@ impl Group {
     pub fn among(self, groups: u64) -> Self {
         let part = 1.0 / exact(groups.max(1));
         Self { across: self.across.map(|rate| part * rate), ..self }
+    }
+
+    /// The ranks of one node, and one rank of each node, where the group has as many in each of several, and more
+    /// than one: groups that exchange in two stages what this one does.
+    #[must_use]
+    pub fn by_nodes(&self) -> Option<[Self; 2]> {
+        let near = self.ranks_per_node;
+        if self.nodes < 2 || near < 2 || self.size != self.nodes * near {
+            return None;
+        }
+        let within = Self { size: near, nodes: 1, across: None, ..*self };
+        let between = Self { size: self.nodes, ranks_per_node: 1, inside: None, ..*self };
+        Some([within, between.among(near)])
     }
 }
 

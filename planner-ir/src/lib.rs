@@ -38,7 +38,7 @@ pub use op::{
     Scatter, Triangle, Unary, numbers, packed_dim,
 };
 pub use partition::{
-    Block, Motion, Partition, PartitionError, Route, Shift, Slots, Ways, chunks, share_of_rows,
+    Block, Motion, Partition, PartitionError, Route, RoutedRows, Shift, Slots, Ways, chunks,
 };
 pub use shared::Shared;
 pub use text::{ParseError, parse_graph, parse_layout, parse_op, parse_partition};

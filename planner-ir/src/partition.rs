@@ -10,7 +10,7 @@ use crate::loops::{Loop, LoopId, Loops, Role};
 use crate::mesh::{AxisId, Mesh};
 
 pub use motion::{Motion, Shift};
-pub use routed::{Route, share_of_rows};
+pub use routed::{Route, RoutedRows};
 
 /// Which block of its loops each device computes at each step, in one phase of an operation.
 ///
@@ -37,6 +37,9 @@ pub struct Partition {
     /// the devices that have parts that it uses ([`Loops::routed`]): digits of the axes that split the parts,
     /// and free ones between them. Empty where rows are where they are used.
     pub routed: Vec<Digit>,
+    /// Of how many devices, one after another in a group in which rows are routed, one gets each row that any of
+    /// them uses, and passes it on to the others of them; 1 where each row goes straight to all that use it.
+    pub routed_by: u64,
 }
 
 /// Which way round a ring its blocks go.
@@ -129,6 +132,8 @@ pub enum PartitionError {
     /// Rows of an operation that has none to route, or routed over other axes than those that split what they
     /// use, or in several steps.
     Routed,
+    /// Rows that pass through one of so many devices, in groups of so many: not several of each of several.
+    RoutedBy(u64, u64),
 }
 
 impl fmt::Display for PartitionError {
@@ -154,6 +159,9 @@ impl fmt::Display for PartitionError {
             Self::Routed => {
                 f.write_str("rows are not routed over exactly the axes that split what they use, at one step")
             }
+            Self::RoutedBy(by, group) => {
+                write!(f, "rows pass through one of {by} devices, expected a part of {group} below {group}")
+            }
         }
     }
 }
@@ -172,6 +180,7 @@ impl Partition {
             ways: Ways::One,
             slots: Slots::Two,
             routed: Vec::new(),
+            routed_by: 1,
         }
     }
 
@@ -269,7 +278,7 @@ impl Partition {
         if self.loops.len() != loops.loops.len() {
             return Err(PartitionError::Loops(self.loops.len(), loops.loops.len()));
         }
-        if !self.routed.is_empty() {
+        if !self.routed.is_empty() || self.routed_by != 1 {
             self.check_routed(mesh, loops)?;
         }
         for it in loops.ids() {

@@ -218,3 +218,33 @@ fn more_ranks_in_a_node_never_make_a_ring_faster() {
         assert!(times.collect::<Vec<_>>().is_sorted(), "{size}");
     }
 }
+
+/// Rows of 256 experts over two nodes of eight, eight for a row: straight, a row goes to three of the eight of the other
+/// node on average, by sets once to it.
+#[test]
+fn rows_cross_to_a_node_once() {
+    let machine = named("h100-80g-16x").unwrap();
+    let group = group(&machine, 0..16);
+    let [within, between] = group.by_nodes().unwrap();
+    assert_eq!((within.size, within.nodes, within.inside, within.across), (8, 1, group.inside, None));
+    assert_eq!((between.size, between.nodes, between.inside), (2, 2, None));
+    assert_eq!(between.across.map(|it| 8.0 * it), group.across);
+    let all = Bytes(32_768 * 14_336);
+    let rows = |by| RoutedRows { count: 2_048, used: 8, parts: 256, by };
+    let copies = |bytes| 2.0 * work::copy(&machine.device, Bytes(bytes));
+    let [straight, by_sets] = [1, 8].map(|by| routed(&machine, &group, all, &rows(by)));
+    let [moved, relayed] = [rows(8).of_device(all.0, 16), rows(8).of_set(all.0, 16) / 8];
+    assert_eq!(straight, all_to_all(&machine, &group, Bytes(moved)) + copies(moved));
+    let marks = all_to_all(&machine, &between, Bytes(2_048));
+    let [inside, across] =
+        [all_to_all(&machine, &within, Bytes(moved)), all_to_all(&machine, &between, Bytes(relayed))];
+    assert_eq!(by_sets, marks + inside.max(across) + copies(moved) + copies(relayed));
+    // 0.403 of all rows are used by a device, 0.9965 by a node: an eighth of those over each adapter.
+    assert!((0.402..0.404).contains(&(exact(moved) / exact(all.0))), "{moved}");
+    assert!((0.1245..0.1246).contains(&(exact(relayed) / exact(all.0))), "{relayed}");
+    assert!(by_sets < straight);
+    // Few devices of a node, or none beside, have nothing to gain.
+    for ranks in [vec![0, 1], vec![0, 8], (0..12).collect()] {
+        assert_eq!(self::group(&machine, ranks).by_nodes(), None);
+    }
+}

@@ -5,7 +5,8 @@ use std::fmt;
 use files::Failure;
 use plan::Plan;
 use planner_ir::{
-    Graph, Layout, LoopId, Loops, Move, NodeId, Op, OpClass, Partition, Phase, Role, State, Type, Ways,
+    AxisId, Graph, Layout, LoopId, Loops, Move, NodeId, Op, OpClass, Partition, Phase, Role, State, Type,
+    Ways,
 };
 use rewrite::{Offer, Steps};
 use search::problem::SearchError;
@@ -31,6 +32,10 @@ impl Prices for Restricted<'_> {
 
     fn step(&self, type_: &Type, step: &Move, before: &Layout, after: &Layout) -> f64 {
         self.inner.step(type_, step, before, after)
+    }
+
+    fn near(&self, axes: &[AxisId]) -> u64 {
+        self.inner.near(axes)
     }
 
     fn beside(&self) -> Option<f64> {

@@ -3,7 +3,7 @@
 use cost_models::machine::Machine;
 use cost_models::quantity;
 use files::{Failure, interrupt};
-use planner_ir::{Layout, Mesh, Move, State, Type, Ways};
+use planner_ir::{AxisId, Layout, Mesh, Move, State, Type, Ways};
 use rewrite::Steps;
 use search::problem::SearchError;
 use search::{MachinePrices, PlanError, Prices, Rules, Work};
@@ -47,6 +47,10 @@ impl Prices for TargetPrices<'_> {
 
     fn ways(&self) -> Ways {
         self.machine.ways()
+    }
+
+    fn near(&self, axes: &[AxisId]) -> u64 {
+        self.machine.near(axes)
     }
 
     fn beside(&self) -> Option<f64> {

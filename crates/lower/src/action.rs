@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use kernels::Span;
-use planner_ir::{NodeId, Op, Piece, ValueId};
+use planner_ir::{NodeId, Op, Piece, RoutedRows, ValueId};
 
 use crate::storage::BufferId;
 use crate::strided::Strided;
@@ -136,16 +136,12 @@ pub struct Collective {
 /// made something. What says so are gates, which are 0 where a row does not use a part.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Rows {
-    /// How many rows a block has.
-    pub count: u64,
+    /// How many there are in a block, and which parts of them go where.
+    pub routed: RoutedRows,
     /// The gates of the own rows: for each member a block, of its parts.
     pub own: BufferId,
     /// The gates of all rows for the own parts: for each member a block, of its rows.
     pub others: BufferId,
-    /// How many parts a row uses at most.
-    pub used: u64,
-    /// How many parts all members have together.
-    pub parts: u64,
 }
 
 /// One more exchange of a collective.

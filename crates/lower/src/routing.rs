@@ -1,6 +1,6 @@
 //! How an operation's rows are routed, as programs need it.
 
-use planner_ir::{Layout, LoopId, Loops, Partition, Route, Routing, Type};
+use planner_ir::{Layout, LoopId, Loops, Partition, Route, RoutedRows, Routing, Type};
 
 use crate::action::Rows;
 use crate::exchange::dealt;
@@ -50,8 +50,9 @@ impl Routed {
 
     /// Which rows go, by gates as they were exchanged.
     pub(crate) fn which(&self, type_: &Type, at_rest: &Layout, [own, others]: [BufferId; 2]) -> Rows {
-        let parts = self.loops.get(self.routing.parts).size;
+        let Routing { parts, used, .. } = self.routing;
+        let parts = self.loops.get(parts).size;
         let count = at_rest.local_type(type_).elements() / parts.max(1);
-        Rows { count, own, others, used: self.routing.used, parts }
+        Rows { routed: RoutedRows { count, used, parts, by: self.partition.routed_by }, own, others }
     }
 }

@@ -5,7 +5,7 @@
 
 use std::fmt::{self, Write};
 
-use planner_ir::{Op, Piece};
+use planner_ir::{Op, Piece, RoutedRows};
 
 use crate::action::{
     Action, Block, Collective, Direction, Further, Message, Moving, Origin, Received, Remote, Rows, Sent, Way,
@@ -161,9 +161,12 @@ impl Program {
                 let root = kind.root().map(|root| format!(" of member {root}")).unwrap_or_default();
                 let (kind, c) = (kind.name(), communicator.0);
                 text += &format!("{kind}{root} c{c} of {elements} {dtype} b{} -> b{}", input.0, output.0);
-                if let Some(Rows { count, own, others, used, parts }) = rows {
+                if let Some(Rows { routed: RoutedRows { count, used, parts, by }, own, others }) = rows {
                     text +=
                         &format!(", {count} rows by b{} and b{}, {used} of {parts} parts", own.0, others.0);
+                    if *by > 1 {
+                        text += &format!(", by {by}");
+                    }
                 }
                 for Further { input, output, elements, origin } in further {
                     text += &format!(", of {elements} b{} -> b{} for {origin}", input.0, output.0);

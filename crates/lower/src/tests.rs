@@ -40,6 +40,7 @@ fn split(sketch: &Sketch, loops: usize, splits: &[(usize, usize)]) -> Partition 
         ways: Ways::One,
         slots: Slots::Two,
         routed: vec![],
+        routed_by: 1,
     };
     for &(it, axis) in splits {
         partition.loops[it].push(sketch.axis(axis));

@@ -7,7 +7,7 @@ use crate::pattern::within;
 /// How operations of a name are computed, because a user said so.
 ///
 /// Which blocks each device computes, when, is fixed. Which way round a ring blocks go, and in how many
-/// slots, is not; nor whether rows are routed, unless it says so.
+/// slots, is not; nor whether rows are routed, unless it says so, nor how far each goes alone.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Pin {
     /// What they are called, or the module that they are in; `*` stands for any text.
@@ -25,7 +25,8 @@ impl Pin {
 
     /// Whether an operation that is computed so is computed as is fixed.
     pub fn is_kept(&self, found: &Partition) -> bool {
-        let Partition { steps, loops, passed, through, streams, ways: _, slots: _, routed } = found;
+        let Partition { steps, loops, passed, through, streams, ways: _, slots: _, routed, routed_by: _ } =
+            found;
         let pinned = &self.partition;
         (*steps, loops, passed, streams) == (pinned.steps, &pinned.loops, &pinned.passed, &pinned.streams)
             && (passed.is_empty() || *through == pinned.through)

@@ -20,7 +20,7 @@ use crate::plan::{Assignment, Plan};
 /// Where rows are routed in groups of g devices, blocks of S bytes being those of all rows of a group:
 ///
 /// ```text
-/// rows         p r(S (g − 1) / g)    of which share [`share_of_rows`](planner_ir::share_of_rows) says
+/// rows         p r(S / g)            what [`RoutedRows::received`](planner_ir::RoutedRows::received) says
 /// gates        p S (g − 1) / g
 /// ```
 pub fn bytes_of_steps(
@@ -35,11 +35,11 @@ pub fn bytes_of_steps(
     if partition.steps == 1 {
         let group = partition.routed_group();
         let received = |(route, block): (Route, Type)| {
-            let others = block.bytes() / group * (group - 1);
+            let own = block.bytes() / group;
             mesh.devices().saturating_mul(match route {
                 Route::Stays => 0,
-                Route::Rows => partition.routed_of(loops, others),
-                Route::Gates => others,
+                Route::Rows => partition.routed_rows(loops).map_or(0, |rows| rows.received(own, group)),
+                Route::Gates => own * (group - 1),
             })
         };
         return partition.routes(loops, operands, results).into_iter().map(received).collect();

@@ -178,7 +178,11 @@ fn in_words(
         words.push(format!("sums over {} pass", names(&partition.passed)));
     }
     if !partition.routed.is_empty() {
-        words.push(format!("rows dispatched over {}", names(&partition.routed_axes())));
+        let by = match partition.routed_by {
+            1 => String::new(),
+            by => format!(", once to {by} devices"),
+        };
+        words.push(format!("rows dispatched over {}{by}", names(&partition.routed_axes())));
     }
     words.extend(family.map(|family| family.words));
     if words.is_empty() { "replicated".to_owned() } else { words.join(", ") }

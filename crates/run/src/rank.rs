@@ -169,10 +169,7 @@ impl Rank {
             Action::Collective(it) => it.each().try_fold(0, |received, it| {
                 let buffers = [it.input, it.output];
                 let routes = self.routes(&it)?;
-                let get = |member: &mut Member, output: Target| match &routes {
-                    Some(routes) => member.route(routes, output),
-                    None => member.get(it.kind, output),
-                };
+                let get = |member: &mut Member, output: Target| member.get(it.kind, output);
                 let given = (it.communicator, buffers, routes.as_ref());
                 Ok(received + self.exchange(given, &mut taken, transport, &get)?)
             }),

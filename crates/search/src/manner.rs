@@ -4,6 +4,8 @@
 //! layouts, and hold as much. So one choice stands for both, and has the manner that takes less time:
 //! neither spaces nor problems grow.
 //!
+//! So do rows that go straight to the devices that use them, and rows that pass through one device of a node.
+//!
 //! Rings with one slot do too, but hold less and take more time. What blocks hold while they move is
 //! counted when a plan is written, so that is when they are chosen: where a plan that would hold too much
 //! holds little enough with one slot in some operations, they have one.
@@ -60,21 +62,34 @@ impl<'a> Whole<'a> {
     }
 }
 
-/// Lets blocks go both ways wherever they can and it is faster.
+/// Lets blocks go both ways, and rows pass through one device of a node, wherever they can and it is faster.
 pub(crate) fn settle(section: &Section, space: &mut Arc<Space>, mesh: &Mesh, prices: &dyn Prices) {
-    if prices.ways() == Ways::One {
-        return;
-    }
     // What is faster so, for each list of choices: operations that are alike have one.
     let mut settled: BTreeMap<*const Choice, Option<Arc<[Choice]>>> = BTreeMap::new();
     let lists = section.graph.node_ids().zip(&space.choices);
     let lists: Vec<Option<Arc<[Choice]>>> = lists
         .map(|(id, choices)| {
             let faster = || {
-                let whole = choices.iter().any(is_ring).then(|| Whole::of(&section.graph, id));
-                both_ways(&whole?, &space.layouts, choices, (mesh, prices))
+                let others = || choices.iter().map(|it| otherwise(&it.partition, prices));
+                others().any(|it| it.is_some()).then(|| {
+                    let whole = Whole::of(&section.graph, id);
+                    let all = choices.iter().zip(others());
+                    let all = all.map(|(choice, other)| {
+                        let other =
+                            other.filter(|it| is_faster(&whole, &space.layouts, choice, it, (mesh, prices)));
+                        other.map(|partition| Choice { partition, ..choice.clone() })
+                    });
+                    all.collect::<Vec<Option<Choice>>>()
+                })
             };
-            settled.entry(choices.as_ptr()).or_insert_with(faster).clone()
+            let settled = settled.entry(choices.as_ptr()).or_insert_with(|| {
+                let faster = faster()?;
+                let or_as_it_is =
+                    |(it, other): (&Choice, Option<Choice>)| other.unwrap_or_else(|| it.clone());
+                let any = faster.iter().any(Option::is_some);
+                any.then(|| choices.iter().zip(faster).map(or_as_it_is).collect())
+            });
+            settled.clone()
         })
         .collect();
     // Others may share the space.
@@ -84,34 +99,27 @@ pub(crate) fn settle(section: &Section, space: &mut Arc<Space>, mesh: &Mesh, pri
     }
 }
 
-/// Whether blocks go round rings that have two ways.
-fn is_ring(choice: &Choice) -> bool {
-    choice.partition.steps >= LEAST_STEPS
+/// The same partition in another manner, if there is one that may be faster: blocks that go both ways round rings that
+/// have two, or rows that pass through one device of a node.
+fn otherwise(partition: &Partition, prices: &dyn Prices) -> Option<Partition> {
+    if partition.steps >= LEAST_STEPS && prices.ways() == Ways::Both {
+        return Some(Partition { ways: Ways::Both, ..partition.clone() });
+    }
+    let near = if partition.routed.is_empty() { 1 } else { prices.near(&partition.routed_axes()) };
+    (near > 1).then(|| Partition { routed_by: near, ..partition.clone() })
 }
 
-/// The choices of an operation, in which blocks go both ways round rings where that is faster; none if it never
-/// is.
-fn both_ways(
+/// Whether a choice can be made in another manner, and takes less time then.
+fn is_faster(
     whole: &Whole<'_>,
     layouts: &[Arc<[Layout]>],
-    choices: &[Choice],
+    choice: &Choice,
+    other: &Partition,
     (mesh, prices): (&Mesh, &dyn Prices),
-) -> Option<Arc<[Choice]>> {
-    let is_faster = |choice: &Choice| {
-        let both = Partition { ways: Ways::Both, ..choice.partition.clone() };
-        let time = |it: &Partition| whole.time(layouts, choice, it, prices);
-        // Most are no faster, and to check them all takes longer than to price them.
-        is_ring(choice) && time(&both) < time(&choice.partition) && both.check(mesh, &whole.loops).is_ok()
-    };
-    let faster: Vec<bool> = choices.iter().map(is_faster).collect();
-    let settled = |(choice, is_faster): (&Choice, &bool)| {
-        let mut choice = choice.clone();
-        if *is_faster {
-            choice.partition.ways = Ways::Both;
-        }
-        choice
-    };
-    faster.contains(&true).then(|| choices.iter().zip(&faster).map(settled).collect())
+) -> bool {
+    let time = |it: &Partition| whole.time(layouts, choice, it, prices);
+    // Most are no faster, and to check them all takes longer than to price them.
+    time(other) < time(&choice.partition) && other.check(mesh, &whole.loops).is_ok()
 }
 
 /// An operation with one slot for what rotates.

@@ -26,6 +26,12 @@ pub trait Prices: Sync {
         Ways::One
     }
 
+    /// Of how many devices of a group along these axes, one after another, one may get rows for all and pass them on,
+    /// where that may be faster: those of a node, where groups have several devices in each of several nodes.
+    fn near(&self, _axes: &[AxisId]) -> u64 {
+        1
+    }
+
     /// By how much a second of computing makes longer what is exchanged beside it, and the other way round;
     /// nothing where one waits for the other.
     fn beside(&self) -> Option<f64> {
@@ -101,6 +107,15 @@ impl Prices for MachinePrices<'_> {
         let along_one_axis = (0..).zip(&self.groups).filter(|(set, _): &(u32, _)| set.is_power_of_two());
         let any = along_one_axis.flat_map(|it| it.1).any(gains);
         if any { Ways::Both } else { Ways::One }
+    }
+
+    fn near(&self, axes: &[AxisId]) -> u64 {
+        let set = axes.iter().fold(0, |set, axis| set | 1 << axis.0);
+        let near = |group: &Group| group.by_nodes().map_or(1, |it| it[0].size);
+        // Devices of a node come one after another where the blocks of a group are numbered as devices are.
+        let [first, others @ ..] = &self.groups[set][..] else { return 1 };
+        let alike = axes.is_sorted() && others.iter().all(|it| near(it) == near(first));
+        if alike { near(first) } else { 1 }
     }
 
     fn beside(&self) -> Option<f64> {

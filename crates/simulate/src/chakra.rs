@@ -192,15 +192,18 @@ impl<'a> Nodes<'a> {
         instruction: &'a Instruction,
         (kind, communicator): (CollectiveKind, CommunicatorId),
     ) -> Node<'a> {
-        let bytes = match self.prices[index] {
-            Priced::Together { bytes, .. } => bytes,
-            _ => 0,
-        };
         let (name_of_group, members) =
             self.names.get(&communicator).map_or_else(|| (String::new(), &[][..]), |it| (it.0.clone(), it.1));
         // What a rank has before it.
         let ranks = u64::try_from(members.len()).unwrap_or(u64::MAX).max(1);
-        let size = if kind == CollectiveKind::AllGather { bytes / ranks } else { bytes };
+        let size = match self.prices[index] {
+            Priced::Together { what, .. } => match (kind, what.rows) {
+                (CollectiveKind::AllGather, _) => what.bytes / ranks,
+                (_, Some(rows)) => rows.of_device(what.bytes, ranks),
+                (_, None) => what.bytes,
+            },
+            _ => 0,
+        };
         let mut attributes = vec![
             ("comm_type", Attribute::Integer(comm_type(kind))),
             ("comm_size", Attribute::Integer(size)),

@@ -7,7 +7,7 @@ use cost_models::topology::Group;
 use cost_models::units::{Bytes, Seconds};
 use cost_models::{collective, work, work::Rows};
 use lower::{Action, Block, Collective, CollectiveKind, CommunicatorId, Compute, Copied, Program};
-use planner_ir::{Type, share_of_rows};
+use planner_ir::{RoutedRows, Type};
 
 /// An instruction that has a price.
 #[derive(Clone, Debug, PartialEq)]
@@ -15,11 +15,21 @@ pub(crate) enum Priced {
     /// It takes so long on its rank (seconds).
     Alone(f64),
     /// Ranks exchange a value of so many bytes.
-    Together { kind: CollectiveKind, communicator: CommunicatorId, bytes: u64 },
+    Together { what: Exchanged, communicator: CommunicatorId },
     /// Ranks give and get messages of so many bytes: which one of the program it is.
     Messages { number: usize, bytes: u64 },
     /// Ranks of different stages send it parts, or it sends them parts, each at a price of its own.
     Crossing,
+}
+
+/// What a collective exchanges.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Exchanged {
+    pub(crate) kind: CollectiveKind,
+    /// Of the whole value; of rows, those of all ranks.
+    pub(crate) bytes: u64,
+    /// Which rows go, where not all do.
+    pub(crate) rows: Option<RoutedRows>,
 }
 
 /// The prices of a program's instructions.
@@ -32,7 +42,8 @@ pub(crate) fn priced<'a>(program: &'a Program, machine: &Machine) -> Vec<Priced>
         Action::Collective(it) => {
             let ranks = program.members(it.communicator).len();
             let bytes = value(program, it, u64::try_from(ranks).unwrap_or(u64::MAX));
-            Priced::Together { kind: it.kind, communicator: it.communicator, bytes }
+            let what = Exchanged { kind: it.kind, bytes, rows: it.rows.map(|rows| rows.routed) };
+            Priced::Together { what, communicator: it.communicator }
         }
         Action::Message(it) => {
             messages += 1;
@@ -115,14 +126,11 @@ fn copying(program: &Program, machine: &Machine, copy: &Copied) -> Seconds {
 fn value(program: &Program, collective: &Collective, ranks: u64) -> u64 {
     let size = program.buffer(collective.input).type_.dtype.bytes();
     let elements = match collective.kind {
-        CollectiveKind::AllGather | CollectiveKind::ReduceScatter | CollectiveKind::AllToAll => {
-            ranks * collective.all_elements()
-        }
-        // Which rows go is not known before they do.
-        CollectiveKind::Dispatch | CollectiveKind::Combine => {
-            let all = ranks * collective.all_elements();
-            collective.rows.map_or(all, |it| share_of_rows(all, it.used, it.parts, ranks))
-        }
+        CollectiveKind::AllGather
+        | CollectiveKind::ReduceScatter
+        | CollectiveKind::AllToAll
+        | CollectiveKind::Dispatch
+        | CollectiveKind::Combine => ranks * collective.all_elements(),
         CollectiveKind::AllReduce | CollectiveKind::Broadcast(_) | CollectiveKind::Reduce(_) => {
             collective.all_elements()
         }
@@ -130,15 +138,19 @@ fn value(program: &Program, collective: &Collective, ranks: u64) -> u64 {
     elements * size
 }
 
-/// The time of a collective of a value of so many bytes, with nobody else on the links.
-pub(crate) fn together(machine: &Machine, group: &Group, kind: CollectiveKind, bytes: u64) -> Seconds {
-    let bytes = Bytes(bytes);
-    match kind {
+/// The time of a collective, with nobody else on the links.
+pub(crate) fn together(machine: &Machine, group: &Group, what: Exchanged) -> Seconds {
+    let bytes = Bytes(what.bytes);
+    match what.kind {
         CollectiveKind::AllGather => collective::ring_all_gather(machine, group, bytes),
         CollectiveKind::AllReduce => collective::all_reduce(machine, group, bytes),
         CollectiveKind::ReduceScatter => collective::reduce_scatter(machine, group, bytes),
         CollectiveKind::AllToAll => collective::all_to_all(machine, group, bytes),
-        CollectiveKind::Dispatch | CollectiveKind::Combine => collective::routed(machine, group, bytes),
+        // Which rows go is not known before they do. Without a word on them, all do.
+        CollectiveKind::Dispatch | CollectiveKind::Combine => match &what.rows {
+            Some(rows) => collective::routed(machine, group, bytes, rows),
+            None => collective::all_to_all(machine, group, bytes),
+        },
         // A reduction is a broadcast the other way.
         CollectiveKind::Broadcast(_) | CollectiveKind::Reduce(_) => {
             collective::broadcast(machine, group, bytes)

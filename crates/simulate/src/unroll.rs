@@ -16,11 +16,11 @@ use cost_models::collective;
 use cost_models::machine::{Device, Machine};
 use cost_models::units::Bytes;
 use cost_models::work;
-use lower::{CollectiveKind, Stream, Way};
+use lower::{Stream, Way};
 
 use crate::clock::Times;
 use crate::precedence::{Order, Precedence, Step, walk};
-use crate::prices::{Priced, together};
+use crate::prices::{Exchanged, Priced, together};
 use crate::ranks::{Kind, Ranks};
 use crate::schedule::{Flow, Link, Schedule, Task};
 use crate::symmetry::{GroupClass, Pattern, RankClass, Symmetry};
@@ -148,9 +148,9 @@ impl<'a> Chains<'a> {
                 };
                 (task, task)
             }
-            Priced::Together { kind, communicator, bytes } => {
+            Priced::Together { what, communicator } => {
                 let group = at.class.groups[communicator.0];
-                let task = self.meet(at, group, index, before, &|it| it.together(group, kind, bytes));
+                let task = self.meet(at, group, index, before, &|it| it.together(group, what));
                 (task, task)
             }
             Priced::Messages { number, bytes } => {
@@ -291,10 +291,12 @@ impl<'a> Chains<'a> {
     }
 
     /// What a collective moves, or how long it takes if it is not the links that take time.
-    fn together(&self, group: usize, kind: CollectiveKind, bytes: u64) -> Result<Flow, f64> {
+    fn together(&self, group: usize, what: Exchanged) -> Result<Flow, f64> {
         let class = &self.unrolling.symmetry.groups[group];
-        let time = |machine: &Machine, bytes: u64| together(machine, &class.group, kind, bytes).0;
-        self.flow(class, Pattern::of(kind), bytes, &|bytes| self.slower(class, &|it| time(it, bytes)))
+        let time =
+            |machine: &Machine, bytes: u64| together(machine, &class.group, Exchanged { bytes, ..what }).0;
+        let slower = |bytes| self.slower(class, &|it| time(it, bytes));
+        self.flow(class, Pattern::of(what.kind), what.bytes, &slower)
     }
 
     /// What parts of so many bytes together move, one after another.

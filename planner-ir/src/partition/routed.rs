@@ -33,7 +33,7 @@ impl Partition {
     /// The same work with all rows everywhere.
     #[must_use]
     pub fn met(&self) -> Self {
-        Self { routed: Vec::new(), ..self.clone() }
+        Self { routed: Vec::new(), routed_by: 1, ..self.clone() }
     }
 
     /// How a value with these dimensions goes.
@@ -83,6 +83,10 @@ impl Partition {
         if !ends || !self.routed.iter().all(simple) || split != Some(self.routed_axes()) {
             return Err(PartitionError::Routed);
         }
+        let (by, group) = (self.routed_by, self.routed_group());
+        if by == 0 || by > 1 && by >= group || !group.is_multiple_of(by) {
+            return Err(PartitionError::RoutedBy(by, group));
+        }
         let digits = self.loops[rows.0].iter().chain(&self.routed);
         let blocks = digits.map(|digit| digit.size).try_fold(1u64, u64::checked_mul);
         let size = loops.get(rows).size;
@@ -102,26 +106,80 @@ impl Partition {
         self.routed.iter().filter(|digit| !digit.is_free()).map(|digit| digit.size).product()
     }
 
-    /// How much of what is spread evenly over rows is of those that use a part of one device: see
-    /// [`share_of_rows`].
-    pub fn routed_of(&self, loops: &Loops, amount: u64) -> u64 {
-        let group = self.routed_group();
-        loops.routed.map_or(amount, |it| share_of_rows(amount, it.used, loops.get(it.parts).size, group))
+    /// Which rows go between the devices of a group; none if no rows are routed.
+    pub fn routed_rows(&self, loops: &Loops) -> Option<RoutedRows> {
+        let Routing { rows, parts, used } = loops.routed.filter(|_| !self.routed.is_empty())?;
+        let blocks: u64 = self.loops[rows.0].iter().chain(&self.routed).map(|digit| digit.size).product();
+        let count = loops.get(rows).size.checked_div(blocks)?;
+        Some(RoutedRows { count, used, parts: loops.get(parts).size, by: self.routed_by })
     }
 }
 
-/// How much of an amount that is spread evenly over rows is of those that use a part of one of so many equal
-/// groups of parts, where rows use parts evenly and independently.
+/// Rows of which each goes to the devices of a group that have a part that it uses: straight to each of them, or to
+/// one of several that lie next to each other (a set), which passes it on within the set.
 ///
-/// With E parts, of which a group has m, and k used by a row, the share is
-///
-/// ```text
-/// 1 − Π_{i<k} (E − m − i) / (E − i)
-/// ```
-pub fn share_of_rows(amount: u64, used: u64, parts: u64, groups: u64) -> u64 {
-    let others = parts - parts / groups.max(1);
-    let missed = (0..used.min(parts)).fold(u128::from(amount), |missed, it| {
-        missed * u128::from(others.saturating_sub(it)) / u128::from(parts - it)
-    });
-    amount - u64::try_from(missed).unwrap_or(amount)
+/// A row of the device at a place of its set goes to the device at the same place of each other set. So that
+/// that one knows who uses it, a mark goes ahead for each row and device of a set: one bit.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct RoutedRows {
+    /// How many rows a device has at rest.
+    pub count: u64,
+    /// How many parts a row uses at most.
+    pub used: u64,
+    /// How many parts all devices of a group have together.
+    pub parts: u64,
+    /// How many devices a set has; 1 where rows go straight.
+    pub by: u64,
+}
+
+impl RoutedRows {
+    /// How much of an amount that is spread evenly over rows is of those that use a part of one device.
+    pub fn of_device(&self, amount: u64, group: u64) -> u64 {
+        self.share(amount, group)
+    }
+
+    /// How much of it is of those that use a part of any device of a set.
+    pub fn of_set(&self, amount: u64, group: u64) -> u64 {
+        self.share(amount, group / self.by.max(1))
+    }
+
+    /// The marks that a device gets from other sets (bytes).
+    pub fn marks(&self, group: u64) -> u64 {
+        let sets = group / self.by.max(1);
+        if self.by > 1 { (sets - 1) * self.by * self.count.div_ceil(8) } else { 0 }
+    }
+
+    /// What a device is expected to get from others, where each has so many bytes of rows at rest.
+    ///
+    /// With rows of `S` bytes on each of `g` devices in `s` sets, and the shares of [`of_device`](Self::of_device)
+    /// and [`of_set`](Self::of_set):
+    ///
+    /// ```text
+    /// straight      S (g − 1) share of a device
+    /// by sets       S (s − 1) share of a set + S (g − s) share of a device + marks
+    /// ```
+    ///
+    /// What is made of rows comes back the same way: it is added up within a set first.
+    pub fn received(&self, own: u64, group: u64) -> u64 {
+        let sets = if self.by > 1 { group / self.by } else { 1 };
+        let across = if self.by > 1 { self.of_set(own.saturating_mul(sets - 1), group) } else { 0 };
+        across + self.of_device(own.saturating_mul(group - sets), group) + self.marks(group)
+    }
+
+    /// How much of an amount that is spread evenly over rows is of those that use a part of one of so many equal
+    /// groups of parts, where rows use parts evenly and independently.
+    ///
+    /// With E parts, of which a group has m, and k used by a row, the share is
+    ///
+    /// ```text
+    /// 1 − Π_{i<k} (E − m − i) / (E − i)
+    /// ```
+    fn share(&self, amount: u64, groups: u64) -> u64 {
+        let Self { used, parts, .. } = *self;
+        let others = parts - parts / groups.max(1);
+        let missed = (0..used.min(parts)).fold(u128::from(amount), |missed, it| {
+            missed * u128::from(others.saturating_sub(it)) / u128::from(parts - it)
+        });
+        amount - u64::try_from(missed).unwrap_or(amount)
+    }
 }

@@ -128,6 +128,17 @@ fn rows_are_routed_over_the_axes_that_split_their_parts() {
         let found = parse_partition(&mesh, text).unwrap().check(&mesh, &loops);
         assert_eq!(found, Err(PartitionError::Routed), "{text}");
     }
+    // Of six devices, one passes rows on for two or three.
+    for (by, right) in [(0, false), (1, true), (2, true), (3, true), (4, false), (6, false), (12, false)] {
+        let of_sets =
+            Partition { routed_by: by, ..parse_partition(&mesh, "[-,a.b,-,-] routes a.b").unwrap() };
+        let expected = if right { Ok(()) } else { Err(PartitionError::RoutedBy(by, 6)) };
+        assert_eq!(of_sets.check(&mesh, &loops), expected, "{by}");
+        assert_eq!(parse_partition(&mesh, &of_sets.display(&mesh).to_string()), Ok(of_sets));
+    }
+    let rows = parse_partition(&mesh, "[a,b,-,-]").unwrap();
+    let nothing_routed = Partition { routed_by: 2, ..rows };
+    assert_eq!(nothing_routed.check(&mesh, &loops), Err(PartitionError::Routed));
     let uneven = parse_partition(&mesh, "[*4.a,b,-,-] routes b").unwrap();
     assert_eq!(uneven.check(&mesh, &loops), Err(PartitionError::Uneven(crate::LoopId(0), 12, 24)));
     // A product has no rows that use few of many parts.
@@ -145,7 +156,8 @@ fn rows_that_use_a_group_are_counted() {
             (0..1u64 << parts).filter(|it| u64::from(it.count_ones()) == used.min(parts)).collect();
         let hits = u64::try_from(sets.iter().filter(|&it| it & own != 0).count()).unwrap();
         let all = u64::try_from(sets.len()).unwrap();
-        let found = super::share_of_rows(million, used, parts, groups);
+        let rows = super::RoutedRows { count: 1, used, parts, by: 1 };
+        let found = rows.of_device(million, groups);
         assert!(found.abs_diff(million * hits / all) <= 1 + used, "{used} of {parts} in {groups}: {found}");
     }
 }

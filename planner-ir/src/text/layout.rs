@@ -20,7 +20,7 @@ pub fn parse_layout(mesh: &Mesh, text: &str) -> Result<Layout> {
 
 /// The partition of a text such as `4 steps [a,(a+@t:4)] passes b through 0`,
 /// `2 steps [a,b,(@t:2)] streams a,b`, `4 steps both ways [a,-,(a+@t:4)]`,
-/// `4 steps in place [a,-,(a+@t:4)]`, or `[-,a,-,-,-] routes a`.
+/// `4 steps in place [a,-,(a+@t:4)]`, `[-,a,-,-,-] routes a`, or `[-,a,-,-,-] routes a by 8`.
 pub fn parse_partition(mesh: &Mesh, text: &str) -> Result<Partition> {
     const STEPS: &str = "the number of steps";
     let mut scan = Scan::new(text);
@@ -45,8 +45,10 @@ pub fn parse_partition(mesh: &Mesh, text: &str) -> Result<Partition> {
     let through = if scan.eat_word("through") { scan.number("which set of operands")? } else { 0 };
     let streams = if scan.eat_word("streams") { parse_axes(mesh, &mut scan)? } else { vec![] };
     let routed = if scan.eat_word("routes") { parse_digits(mesh, &mut scan)? } else { vec![] };
+    let routed_by =
+        if scan.eat_word("by") { scan.number("of how many devices one passes rows on")? } else { 1 };
     scan.end()?;
-    Ok(Partition { steps, loops, passed, through, streams, ways, slots, routed })
+    Ok(Partition { steps, loops, passed, through, streams, ways, slots, routed, routed_by })
 }
 
 impl Layout {
@@ -84,7 +86,11 @@ impl Partition {
                 return Ok(());
             }
             print.text(" routes ")?;
-            print.list(&self.routed, ".", |print, digit| print_digit(digit, mesh, print))
+            print.list(&self.routed, ".", |print, digit| print_digit(digit, mesh, print))?;
+            match self.routed_by {
+                1 => Ok(()),
+                by => print.text(format_args!(" by {by}")),
+            }
         })
     }
 }

@@ -191,6 +191,7 @@ fn layouts_are_read_as_they_were_printed() {
             through: u.arbitrary()?,
             ways: if u.arbitrary()? { Ways::Both } else { Ways::One },
             slots: if u.arbitrary()? { Slots::One } else { Slots::Two },
+            routed_by: if routed.is_empty() { 1 } else { u.int_in_range(1..=3)? },
             routed,
         };
         let text = partition.display(&names).to_string();

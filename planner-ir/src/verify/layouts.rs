@@ -57,7 +57,8 @@ pub fn verify_layouts(
             | PartitionError::Steps(_)
             | PartitionError::Ways
             | PartitionError::Slots
-            | PartitionError::Routed => "form",
+            | PartitionError::Routed
+            | PartitionError::RoutedBy(..) => "form",
         };
         found.add(rule, op.name(), error.to_string());
     }

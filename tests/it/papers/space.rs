@@ -136,6 +136,7 @@ pub(crate) fn partition(sequence: &[Part], mesh: &Mesh, phase: Phase) -> Partiti
         ways: Ways::One,
         slots: Slots::Two,
         routed: vec![],
+        routed_by: 1,
     }
 }
 

@@ -14,7 +14,6 @@ use cost_models::topology::{Group, Topology};
 use cost_models::units::Bytes;
 use cost_models::work;
 use lower::{Action, Collective, CollectiveKind, Message, Program, Remote, StorageId, Stream, Way};
-use planner_ir::share_of_rows;
 
 /// Times are given to SimGrid in microseconds: it counts no time below 1e-5.
 pub(super) const MICROSECONDS: f64 = 1e6;
@@ -267,9 +266,9 @@ impl<'a> Rank<'a> {
                 (cost(all, &price), ranks - 1)
             }
             CollectiveKind::Dispatch | CollectiveKind::Combine => {
-                let price = |group: &Group, size| collective::routed(machine, group, size).0;
-                let rows = it.rows.unwrap();
-                (cost(share_of_rows(all, rows.used, rows.parts, ranks), &price), ranks - 1)
+                let rows = it.rows.unwrap().routed;
+                let price = |group: &Group, size| collective::routed(machine, group, size, &rows).0;
+                (cost(all, &price), ranks - 1)
             }
             CollectiveKind::Broadcast(_) | CollectiveKind::Reduce(_) => {
                 let price = |group: &Group, size| collective::broadcast(machine, group, size).0;

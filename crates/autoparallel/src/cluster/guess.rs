@@ -6,12 +6,12 @@ use cost_models::collective::{all_reduce, reduce_scatter, routed};
 use cost_models::machine::{Machine, Precision};
 use cost_models::quantity::whole_bytes;
 use cost_models::topology::Topology;
-use cost_models::units::{Bytes, exact};
+use cost_models::units::exact;
 use cost_models::work;
 use files::Failure;
 use plan::{Load, Recompute};
 use planner_ir::{
-    Contract, ExpertsClass, Graph, Node, OpClass, Phase, Source, StateKind, numbers, share_of_rows,
+    Contract, ExpertsClass, Graph, Node, OpClass, Phase, RoutedRows, Source, StateKind, numbers,
 };
 
 use super::known::Known;
@@ -166,8 +166,12 @@ impl<'a> Sizes<'a> {
         let of_rows = self.handed * examples / each * exact(stride * experts);
         let of_tokens = along(experts, stride).map_or(0.0, |group| {
             let (count, used) = self.experts.map_or((1, 1), |it| (it.1, it.2));
-            let here = Bytes(share_of_rows(bytes(of_rows).0, used, count, experts));
-            5.0 * routed(self.machine, &group, here).0 * self.blocks / groups
+            let near = group.by_nodes().map_or(1, |it| it[0].size);
+            let way = |by: u64| {
+                let rows = RoutedRows { count: 0, used, parts: count, by };
+                routed(self.machine, &group, bytes(of_rows), &rows).0
+            };
+            5.0 * way(1).min(way(near)) * self.blocks / groups
         });
         let reduced = |parameters: f64, (count, stride): (u64, u64)| {
             along(count, stride).map_or(0.0, |group| {

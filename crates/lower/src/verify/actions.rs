@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use planner_ir::{Op, Type};
+use planner_ir::{Op, RoutedRows, Type};
 
 use super::{Report, Violation, crossing};
 use crate::action::{
@@ -265,13 +265,14 @@ fn rows_fault(program: &Program, collective: &Collective, ranks: u64) -> Option<
         Some(_) if !named => return Some(format!("rows of a {name}, expected a dispatch or a combine")),
         Some(rows) => rows,
     };
-    if !collective.elements.is_multiple_of(rows.count.max(1)) || !rows.parts.is_multiple_of(ranks.max(1)) {
-        return Some(format!(
-            "{} elements in {} rows, {} parts",
-            collective.elements, rows.count, rows.parts
-        ));
+    let RoutedRows { count, parts, by, .. } = rows.routed;
+    if !collective.elements.is_multiple_of(count.max(1)) || !parts.is_multiple_of(ranks.max(1)) {
+        return Some(format!("{} elements in {count} rows, {parts} parts", collective.elements));
     }
-    let expected = rows.count * rows.parts;
+    if by == 0 || by > 1 && by >= ranks || !ranks.is_multiple_of(by) {
+        return Some(format!("one of {by} ranks passes rows on, expected a part of {ranks} below it"));
+    }
+    let expected = count * parts;
     let gates = [rows.own, rows.others].map(|it| &program.buffer(it).type_);
     let wrong = gates.into_iter().find(|it| it.elements() != expected || !it.dtype.is_float());
     wrong.map(|it| format!("gates are {it}, expected {expected} elements that may be 0"))

@@ -18,7 +18,8 @@ pub(super) struct Routed<'a> {
 }
 
 impl<'a> Routed<'a> {
-    /// None if devices along some axes do not have each block of rows and of parts once.
+    /// None if devices along some axes do not have each block of rows and of parts once, or sets of them that pass rows on
+    /// are not equal, and several of several.
     pub(super) fn of(mesh: &'a Mesh, partition: &'a Partition, loops: &'a Loops) -> Option<Self> {
         let it = loops.routed?;
         let named = |digits: &[Digit]| -> Vec<AxisId> {
@@ -31,7 +32,10 @@ impl<'a> Routed<'a> {
             cover(mesh, &named(&partition.routed), &digits, 1) == Cover::Once
         };
         let (axes, parts) = (named(&partition.routed), &partition.loops[it.parts.0]);
-        let right = axes == named(parts) && once(&partition.routed) && once(parts);
+        let group: u64 = axes.iter().map(|axis| mesh.axes[axis.0].size).product();
+        let by = partition.routed_by;
+        let in_sets = by == 1 || by > 1 && by < group && group.is_multiple_of(by);
+        let right = in_sets && axes == named(parts) && once(&partition.routed) && once(parts);
         let (rows, parts, used) = (it.rows, it.parts, it.used);
         right.then_some(Self { mesh, partition, loops, rows, parts, used, axes })
     }
@@ -80,17 +84,32 @@ impl<'a> Routed<'a> {
         let at_rest = self.at_rest(dims);
         let blocks: u64 = at_rest.iter().flatten().filter(|it| !all_held(it)).map(|it| it.size).product();
         let own = type_.bytes() / blocks.max(1);
-        let all = self.mesh.devices() * (group - 1);
         if parts {
-            return all * (own / group);
+            return self.mesh.devices() * (group - 1) * (own / group);
         }
-        // The share of rows all of whose parts are among others' is left out.
+        let by = self.partition.routed_by;
+        if by == 1 {
+            return self.mesh.devices() * self.without_others(own * (group - 1), group);
+        }
+        // Across sets by way of the device at the same place, and within one whatever its devices have then; a bit
+        // for each row and device of a set goes ahead.
+        let sets = group / by;
+        let rows = self.partition.loops[self.rows.0].iter().chain(&self.partition.routed);
+        let blocks: u64 = rows.map(|it| it.size).product();
+        let bits = by * (self.loops.loops[self.rows.0].size / blocks).div_ceil(8);
+        let across = self.without_others(own * (sets - 1), sets) + bits * (sets - 1);
+        self.mesh.devices() * (across + self.without_others(own * sets * (by - 1), group))
+    }
+
+    /// What is left of an amount without the share of rows all of whose parts are others', where each of so many has as
+    /// many parts.
+    fn without_others(&self, amount: u64, each_of: u64) -> u64 {
         let count = self.loops.loops[self.parts.0].size;
-        let others = count - count / group;
-        let mut left = u128::from(own * (group - 1));
+        let others = count - count / each_of;
+        let mut left = u128::from(amount);
         for it in 0..self.used.min(count) {
             left = left * u128::from(others.saturating_sub(it)) / u128::from(count - it);
         }
-        self.mesh.devices() * (own * (group - 1) - u64::try_from(left).unwrap_or(0))
+        amount - u64::try_from(left).unwrap_or(0)
     }
 }

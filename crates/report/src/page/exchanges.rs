@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 
 use lower::{Action, Collective, CollectiveKind, Program, Stream};
-use planner_ir::{AxisId, Mesh, Phase, share_of_rows};
+use planner_ir::{AxisId, Mesh, Phase};
 use serde_json::{Value, json};
 use simulate::{Class, Span, common};
 
@@ -109,7 +109,7 @@ fn of_collective(program: &Program, it: &Collective) -> u64 {
         }
         CollectiveKind::Dispatch | CollectiveKind::Combine => {
             let all = part.saturating_mul(others);
-            it.rows.map_or(all, |rows| share_of_rows(all, rows.used, rows.parts, others + 1))
+            it.rows.map_or(all, |rows| rows.routed.received(part, others + 1))
         }
     }
 }

@@ -33,11 +33,10 @@ impl Rank {
             },
         };
         let given = given.ok_or(Fault::Memory)?;
-        match routes {
-            Some(routes) => member.give(&routes.pack(given)),
-            None => member.give(given),
+        let packed = routes.map(|routes| routes.pack(given));
+        if packed.is_none() {
+            member.give(given).map_err(Stop::from)?;
         }
-        .map_err(Stop::from)?;
         let Buffer { storage, type_ } = program.buffer(output);
         let length = usize::try_from(type_.bytes()).map_err(|_| Fault::Memory)?;
         let to = match taken.iter_mut().find(|it| it.0 == *storage) {
@@ -48,7 +47,10 @@ impl Rank {
             },
         };
         let target = Target { dtype: type_.dtype, bytes: to.ok_or(Fault::Memory)?, scratch };
-        get(member, target)?;
+        match (routes, packed) {
+            (Some(routes), Some(packed)) => member.route(routes, &packed, target)?,
+            _ => get(member, target)?,
+        }
         Ok(member.received)
     }
 
@@ -61,8 +63,9 @@ impl Rank {
         };
         let (members, dtype) =
             (self.program.members(it.communicator).len(), self.program.buffer(rows.own).type_.dtype);
-        let count = usize::try_from(rows.count).map_err(|_| Fault::Memory)?;
+        let size = |it: u64| usize::try_from(it).map_err(|_| Fault::Memory);
+        let sizes = (size(rows.routed.count)?, size(rows.routed.by)?);
         let gates = [bytes(rows.own).ok_or(Fault::Memory)?, bytes(rows.others).ok_or(Fault::Memory)?];
-        Ok(Some(Routes::of(it.kind, count, members, gates, dtype)))
+        Ok(Some(Routes::of(it.kind, sizes, members, gates, dtype)))
     }
 }

@@ -32,6 +32,7 @@ fn picked() -> Sketch {
         ways: Ways::One,
         slots: Slots::Two,
         routed: vec![],
+        routed_by: 1,
     };
     let y = sketch.node(total, &[rows], partition)[0];
     sketch.output("y", y, vec![vec![], vec![]], &mut |_, _, _, _| None);

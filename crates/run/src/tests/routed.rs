@@ -9,7 +9,7 @@ use super::sketch::Sketch;
 use super::{check_given, sources};
 
 /// Meshes, and how tokens, experts and units are split there.
-const CASES: [(&[u64], &str); 8] = [
+const CASES: [(&[u64], &str); 13] = [
     (&[4], "[-,a,-] routes a"),
     (&[3], "[-,a,-] routes *2.a"),
     (&[2, 3], "[-,a.b,-] routes a.b"),
@@ -18,6 +18,11 @@ const CASES: [(&[u64], &str); 8] = [
     (&[2, 2], "[*2.a,b,-] routes *3.b"),
     (&[2, 2], "[-,b,a] routes b"),
     (&[2, 2, 2], "[b,c,a] routes c"),
+    (&[4], "[-,a,-] routes a by 2"),
+    (&[6], "[-,a,-] routes *2.a by 3"),
+    (&[2, 3], "[-,a.b,-] routes a.b by 3"),
+    (&[2, 2, 2], "[a,b.c,-] routes b.c by 2"),
+    (&[2, 4], "[-,b,a] routes b by 2"),
 ];
 
 const TOKENS: u64 = 24;
@@ -31,8 +36,10 @@ fn partition(mesh: &Mesh, text: &str, loops: usize) -> Partition {
     parse_partition(mesh, &format!("{split}{}] {routes}", ",-".repeat(loops - 3))).unwrap()
 }
 
-/// How many rows go from a device to another one, all devices together: each to those with an expert that it uses.
-fn rows(gates: &Array, plan: &plan::Plan, partition: &Partition) -> u64 {
+/// How many bytes go from a device to another one, all devices together, of rows of that size: each row to those with an
+/// expert that it uses, or to one of each other set with such devices, and on in that. Bits for each row and device of a
+/// set go ahead then.
+fn bytes(gates: &Array, plan: &plan::Plan, partition: &Partition, size: u64) -> u64 {
     let numbers = gates.to_floats().unwrap();
     let (mesh, axes) = (&plan.mesh, partition.routed_axes());
     let loops = plan.graph.nodes[0].op.loops(
@@ -54,14 +61,27 @@ fn rows(gates: &Array, plan: &plan::Plan, partition: &Partition) -> u64 {
     let met = partition.met().operand(&loops, 1);
     let mut all = 0;
     for from in 0..mesh.devices() {
-        for to in mesh.group(from, &axes).into_iter().filter(|to| *to != from) {
-            let experts = held(&met, to, 1, EXPERTS);
-            let uses = |token: &&u64| {
-                experts
-                    .iter()
-                    .any(|expert| numbers[usize::try_from(*token * EXPERTS + expert).unwrap()] != 0.0)
-            };
-            all += u64::try_from(held(&at_rest, from, 0, TOKENS).iter().filter(uses).count()).unwrap();
+        let rows = held(&at_rest, from, 0, TOKENS);
+        let group = mesh.group(from, &axes);
+        let sets: Vec<&[u64]> = group.chunks(usize::try_from(partition.routed_by).unwrap()).collect();
+        for set in &sets {
+            for token in &rows {
+                let uses = |to: &&u64| {
+                    let mut experts = held(&met, **to, 1, EXPERTS).into_iter();
+                    experts.any(|expert| numbers[usize::try_from(*token * EXPERTS + expert).unwrap()] != 0.0)
+                };
+                let users: Vec<u64> = set.iter().filter(uses).copied().collect();
+                // Who has it in this set already, or gets it first.
+                let place = group.iter().position(|it| *it == from).unwrap() % set.len();
+                let first = set[place];
+                let across = u64::from(first != from && !users.is_empty());
+                let within = users.iter().filter(|it| **it != first).count();
+                all += size * (across + u64::try_from(within).unwrap());
+            }
+        }
+        if partition.routed_by > 1 {
+            let bits = u64::try_from(rows.len()).unwrap().div_ceil(8);
+            all += (u64::try_from(sets.len()).unwrap() - 1) * partition.routed_by * bits;
         }
     }
     all
@@ -110,7 +130,7 @@ fn rows_go_to_their_experts() {
                     let of = |origin: &Origin| matches!(*origin, Origin::Motion { node: it, moving: what, .. } if it == NodeId(node) && what == moving);
                     outcome.received.iter().filter(|it| of(&it.0)).map(|it| it.1).sum()
                 };
-                let expected = rows(&given["gates"], &sketch.plan, &forward) * HIDDEN * dtype.bytes();
+                let expected = bytes(&given["gates"], &sketch.plan, &forward, HIDDEN * dtype.bytes());
                 let moved = [
                     (0, Moving::Operand(0)),
                     (0, Moving::Result(0)),

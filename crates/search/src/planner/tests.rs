@@ -331,6 +331,38 @@ fn rings_go_both_ways_where_that_is_faster() {
     assert_eq!(ways_of("h100-80g-16x", "16", 2048), Ways::Both);
 }
 
+/// How many devices one passes rows on for, where so many rows of a mixture of experts are dispatched.
+fn passed_on(machine: &str, mesh: &str, rows: u64) -> u64 {
+    let mut it = Draft(Graph::default());
+    let values = [
+        it.input(&[rows, 4096]),
+        it.input(&[rows, 256]),
+        it.weight(&[256, 64, 4096]),
+        it.weight(&[256, 64, 4096]),
+        it.weight(&[256, 4096, 64]),
+    ];
+    it.0.values.iter_mut().for_each(|value| value.type_.dtype = DType::F16);
+    let op = Op::Experts { activation: planner_ir::Unary::Silu, limit: None, active: 8 };
+    let results = op.infer(&it.0.types_of(&values)).unwrap();
+    let y = it.0.push_node(op, values.to_vec(), results, "experts".to_owned())[0];
+    it.0.outputs.push(Output { name: "y".to_owned(), value: y });
+    let routes = |work: &Work<'_>| !work.partition.routed.is_empty();
+    let plan = planned_with(&it.0, machine, mesh, 1 << 40, &routes).unwrap();
+    plan::check(&plan).unwrap();
+    let plan::Assignment::Computed { partition, .. } = &plan.assignments[0] else { panic!("prepared") };
+    partition.routed_by
+}
+
+/// Between nodes of several devices each, rows go once for a node; few rows go straight, as there are fewer rounds.
+#[test]
+fn rows_cross_to_a_node_once_where_that_is_faster() {
+    assert_eq!(passed_on("h100-80g-16x", "16", 1 << 15), 8);
+    assert_eq!(passed_on("h100-80g-16x", "2x8", 1 << 15), 8);
+    assert_eq!(passed_on("h100-80g-32x", "32", 1 << 16), 8);
+    assert_eq!(passed_on("h100-80g-8x", "8", 1 << 15), 1);
+    assert_eq!(passed_on("h100-80g-16x", "16", 16), 1);
+}
+
 /// Where a block and what comes next do not fit, what comes next comes over it: a little slower, and by
 /// as much less memory as the chunks say. Where both fit, it does not.
 #[test]

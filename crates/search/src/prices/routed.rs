@@ -1,13 +1,12 @@
 //! The time of work whose rows go to the devices that have what they use.
 //!
 //! ```text
-//! t = c + Σ gates (a(S) + 2 copies of S) + Σ rows (r(s S) + a copy of S where rows do not lie as they came)
+//! t = c + Σ gates (a(S) + 2 copies of S) + Σ rows (r(S) + a copy of S where rows do not lie as they came)
 //! ```
 //!
-//! `c` is what a device computes with the rows that it gets, `S` what all rows of a group come to, and `s` the
-//! share of them that a device is expected to get ([`share_of_rows`](planner_ir::share_of_rows)): which rows go
-//! is not known before they do. `a` is an all-to-all, `r` the way of rows
-//! ([`routed`](cost_models::collective::routed)).
+//! `c` is what a device computes with the rows that it gets, `S` what all rows of a group come to. `a` is an all-to-all,
+//! `r` the way of the shares of rows that are expected to go ([`RoutedRows`](planner_ir::RoutedRows)), which are not
+//! known before they do: see [`routed`](cost_models::collective::routed).
 //!
 //! Source: Lepikhin et al., "GShard", ICLR 2021 (dispatch and combine as all-to-alls); DeepSeek-AI, "DeepEP",
 //! 2025 (a row goes to a device once, however many of its experts it uses).
@@ -47,8 +46,8 @@ impl MachinePrices<'_> {
                 sent + 2.0 * self.copy(held)
             }
             Route::Rows => {
-                let moved = Bytes(partition.routed_of(loops, held.0));
-                let sent = self.slowest(&axes, |it| collective::routed(self.machine, it, moved));
+                let Some(rows) = partition.routed_rows(loops) else { return f64::INFINITY };
+                let sent = self.slowest(&axes, |it| collective::routed(self.machine, it, held, &rows));
                 let dim = loops.routed.and_then(|it| it.dim_of_rows(dims)).unwrap_or(0);
                 let back = Move::ReduceScatter { dim, digits: partition.routed.clone() };
                 let [packed, _] = packs(&back, met, met, type_);

@@ -86,6 +86,7 @@ fn every_map(mesh: &Mesh, size: u64, offsets: i64) -> Vec<Partition> {
                         ways: Ways::One,
                         slots: Slots::Two,
                         routed: vec![],
+                        routed_by: 1,
                     });
                 }
             }

@@ -48,6 +48,7 @@ fn restricted(partition: &Partition, mesh: &Mesh, phase: Phase) -> Option<Square
         ways: Ways::One,
         slots: Slots::Two,
         routed: vec![],
+        routed_by: 1,
         streams: vec![],
         passed: vec![],
         through: 0,

@@ -19,6 +19,10 @@ impl Prices for Only<'_> {
         if (self.allows)(work) { self.machine.work(work) } else { f64::INFINITY }
     }
 
+    fn near(&self, axes: &[planner_ir::AxisId]) -> u64 {
+        self.machine.near(axes)
+    }
+
     fn step(&self, type_: &Type, step: &Move, before: &Layout, after: &Layout) -> f64 {
         self.machine.step(type_, step, before, after)
     }
