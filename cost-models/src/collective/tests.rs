@@ -239,8 +239,8 @@ fn rows_cross_to_a_node_once() {
     let [inside, across] =
         [all_to_all(&machine, &within, Bytes(moved)), all_to_all(&machine, &between, Bytes(relayed))];
     assert_eq!(by_sets, marks + inside.max(across) + copies(moved) + copies(relayed));
-    // 0.403 of all rows are used by a device, 0.9965 by a node: an eighth of those over each adapter.
-    assert!((0.402..0.404).contains(&(exact(moved) / exact(all.0))), "{moved}");
+    // 0.408 of all rows are used by a device, 0.9965 by a node: an eighth of those over each adapter.
+    assert!((0.407..0.408).contains(&(exact(moved) / exact(all.0))), "{moved}");
     assert!((0.1245..0.1246).contains(&(exact(relayed) / exact(all.0))), "{relayed}");
     assert!(by_sets < straight);
     // Few devices of a node, or none beside, have nothing to gain.

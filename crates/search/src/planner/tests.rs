@@ -331,7 +331,7 @@ fn rings_go_both_ways_where_that_is_faster() {
     assert_eq!(ways_of("h100-80g-16x", "16", 2048), Ways::Both);
 }
 
-/// How many devices one passes rows on for, where so many rows of a mixture of experts are dispatched.
+/// How many devices one passes rows on for, where so many rows of a mixture of experts are dispatched over all axes.
 fn passed_on(machine: &str, mesh: &str, rows: u64) -> u64 {
     let mut it = Draft(Graph::default());
     let values = [
@@ -346,8 +346,8 @@ fn passed_on(machine: &str, mesh: &str, rows: u64) -> u64 {
     let results = op.infer(&it.0.types_of(&values)).unwrap();
     let y = it.0.push_node(op, values.to_vec(), results, "experts".to_owned())[0];
     it.0.outputs.push(Output { name: "y".to_owned(), value: y });
-    let routes = |work: &Work<'_>| !work.partition.routed.is_empty();
-    let plan = planned_with(&it.0, machine, mesh, 1 << 40, &routes).unwrap();
+    let over_all = |work: &Work<'_>| work.partition.routed_axes().len() == mesh.split('x').count();
+    let plan = planned_with(&it.0, machine, mesh, 1 << 40, &over_all).unwrap();
     plan::check(&plan).unwrap();
     let plan::Assignment::Computed { partition, .. } = &plan.assignments[0] else { panic!("prepared") };
     partition.routed_by
