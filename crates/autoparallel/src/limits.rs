@@ -32,8 +32,8 @@ const ROLES: [&[Parallelism]; 7] = [
 
 impl Limits {
     /// What the axes of a mesh may be for, each way once; none if there are more axes than kinds of parallelism. Where
-    /// it is given how many data parallel devices share experts, those lie along one axis, and others may lie along
-    /// one before it.
+    /// it is given how many devices share experts, those are the nearest ones ([`over_nearest`]), and data parallel
+    /// devices may lie along two axes.
     pub fn rules(&self, mesh: &Mesh, groups: usize, experts: Option<u64>) -> Vec<Rules> {
         let wide = |axis: &&Axis| axis.size > 1;
         let count = mesh.axes.iter().filter(wide).count();
@@ -43,29 +43,14 @@ impl Limits {
             let role =
                 |axis: &Axis| if wide(&axis) { roles.next() } else { None }.unwrap_or(Parallelism::Data);
             let roles: Vec<Parallelism> = mesh.axes.iter().map(role).collect();
-            self.over_experts(mesh, self.of_roles(&roles, groups), experts)
+            let rules = self.of_roles(&roles, groups);
+            if let Some(experts) = experts { over_nearest(mesh, rules, experts) } else { Some(rules) }
         };
         let apart =
             |roles: &&[Parallelism]| roles[0] == Parallelism::Data && experts.is_some_and(|it| it > 1);
         let replicas = ROLES.iter().filter(|it| apart(it)).map(|it| [&[Parallelism::Data], *it].concat());
         let all = ROLES.iter().map(|it| it.to_vec()).chain(replicas);
         all.filter(|roles| roles.len() == count.max(1)).filter_map(|roles| of(&roles)).collect()
-    }
-
-    /// The same, where experts are split over so many data parallel devices, and the axis that they lie along: nothing
-    /// if there is none such.
-    fn over_experts(&self, mesh: &Mesh, mut rules: Rules, experts: Option<u64>) -> Option<Rules> {
-        let Some(experts) = experts else { return Some(rules) };
-        rules.axes.iter_mut().for_each(|it| it.experts = OverExperts::AsOthers);
-        if experts > 1 {
-            let of_data = |at: &usize| rules.axes[*at].role == Parallelism::Data && mesh.axes[*at].size > 1;
-            let inner = (0..rules.axes.len()).rev().find(of_data)?;
-            if mesh.axes[inner].size != experts {
-                return None;
-            }
-            rules.axes[inner].experts = OverExperts::Split;
-        }
-        Some(rules)
     }
 
     /// Those of a runtime that runs all that there is, so that nothing is limited but what axes are for.
@@ -99,6 +84,23 @@ impl Limits {
     }
 }
 
+/// The same rules, where whole experts are split over so many devices: the nearest, whatever else these are for. Nothing
+/// if those are not all places along the innermost axes.
+///
+/// Source of the order: Megatron-LM, `megatron/core/parallel_state.py`, `expert_decoder_rank_generator`: `tp-cp-ep-dp-pp`,
+/// where `tp` is expert tensor parallelism, 1, and `cp` is 1.
+pub fn over_nearest(mesh: &Mesh, mut rules: Rules, experts: u64) -> Option<Rules> {
+    let mut left = experts;
+    for (axis, rule) in mesh.axes.iter().zip(&mut rules.axes).rev() {
+        rule.experts = OverExperts::AsOthers;
+        if left > 1 && axis.size > 1 {
+            rule.experts = OverExperts::Split;
+            left = if left.is_multiple_of(axis.size) { left / axis.size } else { return None };
+        }
+    }
+    (left == 1).then_some(rules)
+}
+
 /// How many data parallel devices there are by some rules.
 pub fn data(mesh: &Mesh, rules: &Rules) -> u64 {
     size(mesh, rules, Parallelism::Data)
@@ -119,6 +121,8 @@ pub fn in_words(rules: &Rules) -> String {
 mod tests {
     use planner_ir::Mesh;
 
+    use search::{OverExperts, Ruled, Rules};
+
     use super::{Limits, data, in_words};
 
     const LIMITS: Limits = Limits { title: "other", zero: [3, 1], sequence: true, schedules: vec![] };
@@ -134,6 +138,31 @@ mod tests {
         assert_eq!(said("4x2"), ["data x tensor 4", "data x context 4", "context x tensor 1"]);
         assert_eq!(said("1x2"), ["data x data 2", "data x tensor 1", "data x context 1"]);
         assert_eq!(said("2x2x2x2"), Vec::<String>::new());
+    }
+
+    /// Whole experts lie over the nearest devices, whatever these are for besides, and over all places along axes.
+    #[test]
+    fn experts_lie_over_the_nearest_devices() {
+        let said = |mesh: &str, experts: u64| {
+            let mesh = Mesh::parse(mesh).unwrap();
+            let one = |it: &Rules| {
+                let axis = |it: &Ruled| if it.experts == OverExperts::Split { "split" } else { "whole" };
+                format!("{}: {}", in_words(it), it.axes.iter().map(axis).collect::<Vec<_>>().join(" "))
+            };
+            LIMITS.rules(&mesh, 1, Some(experts)).iter().map(one).collect::<Vec<_>>()
+        };
+        let two = ["data x tensor", "data x context", "context x tensor", "data x data"];
+        assert_eq!(said("4x2", 2), two.map(|it| format!("{it}: whole split")));
+        assert_eq!(said("4x2", 8), two.map(|it| format!("{it}: split split")));
+        assert_eq!(
+            said("4x2", 1),
+            two[..3].iter().map(|it| format!("{it}: whole whole")).collect::<Vec<_>>()
+        );
+        assert_eq!(said("4x2", 4), Vec::<String>::new());
+        let three = ["data x context x tensor", "data x data x tensor", "data x data x context"];
+        assert_eq!(said("2x2x2", 4)[..3], three.map(|it| format!("{it}: whole split split")));
+        assert_eq!(said("1x2", 2)[0], "data x data: whole split");
+        assert_eq!(said("4x2", 3), Vec::<String>::new());
     }
 
     #[test]

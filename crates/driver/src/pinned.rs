@@ -1,6 +1,7 @@
 //! A plan that is what a strategy says: each axis of a mesh does one thing, and nothing else is chosen.
 
 use autoparallel::cluster::{Answer, Chosen};
+use autoparallel::limits;
 use autoparallel::staged::{Forward, Meshes, Order, Wanted, kind, staged};
 use autoparallel::target::Target;
 use autoparallel::variants::{Decisions, Phases, Training};
@@ -138,11 +139,7 @@ fn again(strategy: &Strategy) -> Recompute {
 }
 
 /// The mesh of a pipeline rank, and what its axes are for: data, context and tensor parallelism from the outermost
-/// axis on, whole experts over the nearest devices, whatever else these are for; states are sharded exactly so far, or
-/// no further.
-///
-/// Source of the order: Megatron-LM, `megatron/core/parallel_state.py`, `expert_decoder_rank_generator`: `tp-cp-ep-dp-pp`,
-/// where `tp` is expert tensor parallelism, 1, and `cp` is 1.
+/// axis on, whole experts over the nearest devices; states are sharded exactly so far, or no further.
 fn ruled(strategy: &Strategy, exact: bool) -> Result<(Mesh, Rules), Failure> {
     let Strategy { data, context, tensor, experts, sharded, sequence, .. } = *strategy;
     // With one micro-batch, what lies in parts between steps is gathered once, ahead of its use, and what gradients
@@ -153,34 +150,35 @@ fn ruled(strategy: &Strategy, exact: bool) -> Result<(Mesh, Rules), Failure> {
         (zero, _) => zero,
     };
     let nearest = context * tensor;
-    if experts > 1 && !experts.is_multiple_of(nearest) {
-        return Err(Failure::Input(format!(
-            "experts over {experts} devices of which {nearest} are context and tensor parallel are no axes of a mesh, \
-             expected a multiple of {nearest}"
-        )));
-    }
-    let inner = if experts > 1 { experts / nearest } else { sharded };
+    let inner = if experts > nearest { experts / nearest } else { sharded };
     if !data.is_multiple_of(inner) {
         return Err(Failure::Input(format!("{inner} devices are no part of {data} data parallel ones")));
     }
-    let of = |role: Parallelism, near: bool, shards: bool| Ruled {
+    let of = |role: Parallelism, shards: bool| Ruled {
         role,
-        experts: if near && experts > 1 { OverExperts::Split } else { OverExperts::AsOthers },
+        experts: OverExperts::AsOthers,
         shards: shards && zero > 0,
     };
     let axes = [
-        ("replica", data / inner, of(Parallelism::Data, false, experts > 1)),
-        ("data", inner, of(Parallelism::Data, true, true)),
-        ("context", context, of(Parallelism::Context, true, true)),
-        ("tensor", tensor, of(Parallelism::Tensor, true, false)),
+        ("replica", data / inner, of(Parallelism::Data, experts > nearest)),
+        ("data", inner, of(Parallelism::Data, true)),
+        ("context", context, of(Parallelism::Context, true)),
+        ("tensor", tensor, of(Parallelism::Tensor, false)),
     ];
     let mut axes: Vec<_> = axes.into_iter().filter(|it| it.1 > 1).collect();
     if axes.is_empty() {
-        axes.push(("data", 1, of(Parallelism::Data, false, false)));
+        axes.push(("data", 1, of(Parallelism::Data, false)));
     }
     let named = |&(name, size, _): &(&str, u64, Ruled)| Axis { name: name.to_owned(), size };
     let mesh = Mesh { axes: axes.iter().map(named).collect() };
     let sums_once = exact && strategy.micro_batches > 1;
     let axes = axes.into_iter().map(|it| it.2).collect();
-    Ok((mesh, Rules { axes, sequence, zero, exact, sums_once }))
+    let rules = Rules { axes, sequence, zero, exact, sums_once };
+    let rules = limits::over_nearest(&mesh, rules, experts).ok_or_else(|| {
+        Failure::Input(format!(
+            "experts over {experts} devices of which {tensor} are tensor and {context} context parallel are no axes of \
+             a mesh, expected {tensor}, {nearest} or that times a part of {data}"
+        ))
+    })?;
+    Ok((mesh, rules))
 }

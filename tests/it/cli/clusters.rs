@@ -243,7 +243,7 @@ fn pins_say_what_axes_are_for() {
     assert!(!data.contains("context parallel") && !data.contains("tensor parallel"), "{data}");
 }
 
-/// `ep` devices of data parallelism share experts, others have the same ones; `zero` is the highest stage.
+/// The nearest `ep` devices share experts, others have the same ones; `zero` is the highest stage.
 #[test]
 fn experts_and_shards_are_pinned() {
     let folder = Folder::new("experts-pinned");
@@ -264,6 +264,10 @@ fn experts_and_shards_are_pinned() {
     assert!(!two.contains("expert parallel over a") && !two.contains("ZeRO"), "{two}");
     let all = said(&["pp=1", "tp=1", "ep=4", "dp=4", "pp=2"]);
     assert!(all.contains("2 groups of mesh 4") && all.contains("expert parallel over a"), "{all}");
+    let nearest = said(&["pp=1", "tp=2", "ep=4", "zero=0"]);
+    for part in ["1 group of mesh 2x2x2", "data x data x tensor parallel", "expert parallel over b, c"] {
+        assert!(nearest.contains(part), "no `{part}` in: {nearest}");
+    }
     let none = said(&["pp=1", "tp=1", "ep=1", "zero=3"]);
     assert!(!none.contains("expert parallel") && none.contains("1 group of mesh 8"), "{none}");
     // With little memory states are sharded as far as is pinned, and no further.
@@ -289,13 +293,15 @@ fn experts_and_shards_are_pinned() {
         pipeline.seconds()
     };
     let free = seconds(&[]);
-    let narrow: [&[&str]; 5] = [&["ep=4", "zero=0"], &["zero=1"], &["ep=2"], &["ep=4"], &["ep=1"]];
+    let narrow: [&[&str]; 6] =
+        [&["ep=4", "zero=0"], &["tp=2", "ep=4"], &["zero=1"], &["ep=2"], &["ep=4"], &["ep=1"]];
     for pins in first(2, &narrow) {
         assert!(free <= seconds(pins) * (1.0 + 1e-9), "{pins:?} is faster than {free} s");
     }
     // Three devices share nothing of eight; there are four stages of ZeRO.
     let refused = |pins: &[&str]| fails(1, &borrowed(&arguments(pins)));
-    assert!(refused(&["ep=3"]).contains("dp into parts of ep"), "{}", refused(&["ep=3"]));
+    let three = refused(&["ep=3"]);
+    assert!(three.contains("experts over the nearest ep of a group"), "{three}");
     assert!(refused(&["zero=4"]).contains("a stage of ZeRO, 0 to 3"), "{}", refused(&["zero=4"]));
     assert!(refused(&["stages=4,4", "ep=2"]).contains("leave the pins of pp, tp, cp, dp, ep and zero out"));
 }

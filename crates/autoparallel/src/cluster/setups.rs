@@ -117,7 +117,7 @@ pub struct Pins {
     pub context: Option<u64>,
     /// How many split examples, those that are farthest apart: `dp`.
     pub data: Option<u64>,
-    /// Over how many of these, the nearest, experts are split: `ep`.
+    /// Over how many devices of a group, the nearest, whole experts are split: `ep`.
     pub experts: Option<u64>,
     /// The highest stage of ZeRO.
     pub zero: Option<u8>,
@@ -318,7 +318,7 @@ fn rules_of(
 
 /// The meshes of groups of so many devices, in part of a node or in whole ones, with the places along data: of two axes,
 /// of which the inner one is within a node, of three where those of the one between are pinned, and one more for those
-/// of data that do not share experts.
+/// of data that do not share experts with the nearest.
 fn of_size(question: &Question<'_>, each: u64) -> Vec<(u64, Mesh)> {
     let (pins, node) = (question.pins, question.machine().devices_per_node());
     if each > node && !each.is_multiple_of(node) {
@@ -333,11 +333,12 @@ fn of_size(question: &Question<'_>, each: u64) -> Vec<(u64, Mesh)> {
         if data * context * tensor != each {
             continue;
         }
-        let experts = pins.experts.filter(|it| *it > 1).unwrap_or(data);
-        if experts == 0 || !data.is_multiple_of(experts) {
+        // Of those that share experts, how many are data parallel.
+        let sharing = pins.experts.map_or(data, |it| (it / (context * tensor)).max(1));
+        if !data.is_multiple_of(sharing) {
             continue;
         }
-        let sizes = [data / experts, experts, context, tensor];
+        let sizes = [data / sharing, sharing, context, tensor];
         let sizes: Vec<u64> = sizes.into_iter().filter(|&it| it > 1).collect();
         let mesh = (data, Mesh::of_sizes(if sizes.is_empty() { &[1] } else { &sizes }));
         if !meshes.contains(&mesh) {
@@ -398,8 +399,8 @@ pub(super) fn none(question: &Question<'_>) -> Failure {
     let node = question.cluster.devices_per_node();
     Failure::Usage(format!(
         "no setup of {} has what is pinned, with {} examples in a step: {} devices in nodes of {node} fall into \
-         pp groups of dp x cp x tp, in part of a node or whole ones, and dp into parts of ep; examples into \
-         micro-batches of dp parts",
+         pp groups of dp x cp x tp, in part of a node or whole ones, and experts over the nearest ep of a group: tp, \
+         cp x tp, or that times a part of dp; examples into micro-batches of dp parts",
         question.cluster.full_name(),
         question.examples,
         question.cluster.devices(),

@@ -20,7 +20,7 @@ pub struct PipelineArguments {
     pub batch_dim: String,
     /// Fix a decision instead of searching it: the partition of operations of the model, '/h.*/mlp/*=[a,-,-]'
     /// (see `shardloom explain`); with `--stages auto` also pp=4, tp=8, cp=2, dp=2, ep=2 (sizes of pipeline,
-    /// tensor, context, data and expert parallelism, as in Megatron-LM), zero=1 (its highest stage),
+    /// tensor, context, data and expert parallelism, as in Megatron-LM with whole experts), zero=1 (its highest stage),
     /// stages=2,2,4, cut=0,4,8, microbatches=16, chunks=2, recompute=full or schedule=1f1b; may be repeated
     #[arg(long = "pin", value_name = "DECISION")]
     pub pins: Vec<String>,
