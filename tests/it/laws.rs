@@ -10,7 +10,7 @@ use std::collections::BTreeMap;
 use driver::pipeline::{self, Prepared, Target};
 use kernels::Array;
 use plan::{Assignment, Pin, Plan};
-use planner_ir::{Layout, Mesh, Move, State, Type};
+use planner_ir::{Layout, Mesh, Move, Partition, State, Type};
 use search::{Fixed, MachinePrices, PlanError, Prices, Work};
 
 use crate::corpus::forced::chance;
@@ -41,7 +41,10 @@ struct Any(u64);
 
 impl Prices for Any {
     fn work(&self, work: &Work<'_>) -> f64 {
-        chance(self.0, &format!("{} {:?}", work.op, work.partition))
+        let Partition { steps, loops, passed, through, streams, ways, slots, routed, routed_by } =
+            work.partition;
+        let how = (steps, loops, passed, through, streams, (ways, slots), (routed, routed_by));
+        chance(self.0, &format!("{} {how:?}", work.op))
     }
 
     fn step(&self, _: &Type, step: &Move, before: &Layout, _: &Layout) -> f64 {

@@ -3,7 +3,7 @@
 use ::export::{Job, Strategy};
 use ::plan::Recompute;
 use ::schedule::Kind;
-use ::score::space::Choice;
+use ::score::space::{Best, Choice};
 use ::score::told::Expected;
 use autoparallel::cluster::{Answer, Pins};
 use cost_models::cluster::Cluster;
@@ -176,21 +176,28 @@ impl Asked<'_> {
             let Strategy { further, prefix, element, scaling, masters, optimizer, clip, .. } = told.clone();
             Some(Strategy { further, prefix, element, scaling, masters, optimizer, clip, ..own })
         };
-        let is_new = |it: &Choice| but.is_empty() || strategy(it).is_some_and(|it| !but.contains(&it));
-        let allowed = |it: &Choice| keep(&self.pins, it, expected) && is_new(it);
-        let Ok(best) = expected.fastest(&allowed) else { return Ok(None) };
-        let setups = best.setups;
-        match (best.found, best.nearest) {
-            (Some(found), _) => {
-                let led = |strategy| Led { strategy, seconds: found.seconds, setups };
-                Ok(strategy(&found.choice).map(led))
-            }
+        let pinned = |it: &Choice| keep(&self.pins, it, expected);
+        let is_new = |it: &Choice| strategy(it).is_some_and(|it| !but.contains(&it));
+        let Ok(all) = expected.fastest(&|it| pinned(it) && (but.is_empty() || is_new(it))) else {
+            return Ok(None);
+        };
+        let led = |best: &Best| {
+            let found = best.found.as_ref()?;
+            Some(Led { strategy: strategy(&found.choice)?, seconds: found.seconds, setups: all.setups })
+        };
+        match (&all.found, &all.nearest) {
+            // What is fastest may be what no plan is, such as layers that are no equal parts of a group's.
+            (Some(_), _) => Ok(led(&all).or_else(|| {
+                let planned = expected.fastest(&|it| pinned(it) && is_new(it)).ok()?;
+                led(&planned)
+            })),
             (None, Some(nearest)) if but.is_empty() => {
                 let told =
                     strategy(&nearest.choice).map_or_else(String::new, |it| format!(", {},", it.in_words()));
                 let message = format!(
-                    "none of {setups} setups that {} runs fits, by its figures: what comes nearest{told} holds {} of \
+                    "none of {} setups that {} runs fits, by its figures: what comes nearest{told} holds {} of \
                      {} of a device; more devices, or devices with more memory, would help",
+                    all.setups,
                     expected.runner.title(),
                     predict::memory::words(nearest.held),
                     predict::memory::words(nearest.room),
