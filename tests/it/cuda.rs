@@ -5,6 +5,7 @@
 //! folder; where it is not there the test says so.
 
 pub(crate) mod loops; // what divides in loops
+pub(crate) mod known; // what the compiler has made
 mod full; // what models of full size launch
 mod steps; // what training steps are
 
@@ -13,7 +14,7 @@ use std::path::{Path, PathBuf};
 use std::sync::LazyLock;
 use std::time::Instant;
 
-use device::{Architecture, Nvrtc, Task, besides, tasks};
+use device::{Architecture, CompileError, Nvrtc, Task, besides, tasks};
 use kernels::cuda::{Kernel, Piece, Uncovered, Work, device_program, kernels};
 use lower::{Action, BufferId, Instruction, Kind, Program};
 use plan::Precision;
@@ -341,7 +342,11 @@ fn compiled(nvrtc: &Nvrtc, name: &str, kernels: &BTreeMap<String, Kernel>) -> Ve
     let architecture = Architecture::named(name).unwrap();
     let all: Vec<&Kernel> = kernels.values().collect();
     let (mut faults, mut bytes, mut usages) = (Vec::new(), 0, Vec::new());
-    let of = |some: &[&Kernel]| nvrtc.compile(&device_program(some.iter().copied()), &architecture);
+    let of = |some: &[&Kernel]| {
+        let compiled = nvrtc.compile(&device_program(some.iter().copied()), &architecture)?;
+        known::keep(name, some, &compiled.ptx);
+        Ok::<_, CompileError>(compiled)
+    };
     let made: Vec<_> = all.par_chunks(TOGETHER).map(of).collect();
     for made in made {
         match made {

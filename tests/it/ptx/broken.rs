@@ -7,9 +7,10 @@ use kernels::cuda::Kernel;
 use rayon::prelude::*;
 
 use super::cases::TRIALS;
-use super::emulation::{ARCHITECTURES, Kernels, Modules, compiled, compiler, parsed};
+use super::emulation::{ARCHITECTURES, Kernels, Modules, compiler, parsed};
 use super::trial::Trial;
 use crate::corpus::expect_none;
+use crate::cuda::known;
 
 /// How threads of a block meet, and those of a warp, and how they wait for what is on its way.
 const WAITS: [&str; 4] = ["t_barrier();", "t_warp_barrier();", "t_wait_but_one();", "t_wait_but_two();"];
@@ -28,7 +29,7 @@ fn without(source: &str) -> Vec<String> {
 fn is_found(nvrtc: &Nvrtc, known: &Modules, trial: &Trial, broken: &Kernel) -> bool {
     let own = Kernels::from([(broken.name.clone(), broken.clone())]);
     let mut modules = known.clone();
-    modules.extend(parsed(&compiled(nvrtc, ARCHITECTURES[0], &own)));
+    modules.extend(parsed(&known::ptx(nvrtc, ARCHITECTURES[0], &own)));
     trial.check(&modules).is_err()
 }
 
@@ -48,7 +49,7 @@ fn a_wait_that_is_left_out_is_found() {
     }
     assert!(places.len() > 20, "only {} places where threads wait", places.len());
     let kernels = places.values().flatten().flat_map(|it| it.0.kernels());
-    let known = parsed(&compiled(&nvrtc, ARCHITECTURES[0], &kernels.collect()));
+    let known = parsed(&known::ptx(&nvrtc, ARCHITECTURES[0], &kernels.collect()));
     // Some trials are too small to need one of them.
     let is_missed = |(_, tried): &(&Place, &Vec<(&Trial, Kernel)>)| {
         !tried.iter().any(|(trial, broken)| is_found(&nvrtc, &known, trial, broken))

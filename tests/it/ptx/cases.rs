@@ -7,9 +7,10 @@ use bench::Case;
 use kernels::cuda::{FAMILIES, Piece, Work, kernels};
 use planner_ir::{DType, Type};
 
-use super::emulation::{ARCHITECTURES, Kernels, Value, by_kernels, compiled, compiler};
+use super::emulation::{ARCHITECTURES, Kernels, Value, by_kernels, compiler};
 use super::trial::{Trial, faults};
 use crate::corpus::expect_none;
+use crate::cuda::known;
 use crate::cuda::loops::divisions;
 
 /// What computes a case.
@@ -79,7 +80,7 @@ fn made(text: &str, instruction: &str) -> BTreeSet<u64> {
 fn accesses_are_whole_and_loops_divide_no_wide_numbers() {
     let Some(nvrtc) = compiler() else { return };
     let kernels: Kernels = TRIALS.iter().flat_map(Trial::kernels).collect();
-    let texts = compiled(&nvrtc, ARCHITECTURES[0], &kernels);
+    let texts = known::ptx(&nvrtc, ARCHITECTURES[0], &kernels);
     let (mut faults, mut widths) = (vec![], BTreeSet::new());
     for (name, kernel) in &kernels {
         let text = &texts[name];

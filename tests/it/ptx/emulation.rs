@@ -3,16 +3,12 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
-use device::{Architecture, Nvrtc};
-use kernels::cuda::{Kernel, Launch, Uncovered, Work, device_program};
+use device::Nvrtc;
+use kernels::cuda::{Kernel, Launch, Uncovered, Work};
 use ptx::{Access, Grid, Memory, Module, launch};
-use rayon::prelude::*;
 
 use crate::corpus::expect_none;
 use crate::cuda::folder;
-
-/// How many kernels are one program.
-const TOGETHER: usize = 24;
 
 /// The GPUs for which PTX is made: A100, and H100 and H200.
 pub(super) const ARCHITECTURES: [&str; 2] = ["sm_80", "sm_90a"];
@@ -29,36 +25,6 @@ pub(super) fn compiler() -> Option<Nvrtc> {
             None
         }
     }
-}
-
-/// What a compiler makes of kernels for an architecture, some at the same time: the PTX of each.
-pub(super) fn compiled(nvrtc: &Nvrtc, architecture: &str, kernels: &Kernels) -> BTreeMap<String, String> {
-    let architecture = Architecture::named(architecture).unwrap();
-    let all: Vec<&Kernel> = kernels.values().collect();
-    let made: Vec<BTreeMap<String, String>> = all
-        .par_chunks(TOGETHER)
-        .map(|some| {
-            let source = device_program(some.iter().copied());
-            apart(&nvrtc.ptx(&source, &architecture).unwrap_or_else(|error| panic!("{error}")))
-        })
-        .collect();
-    made.into_iter().flatten().collect()
-}
-
-/// The kernels of a program, each as a program of its own.
-fn apart(ptx: &str) -> BTreeMap<String, String> {
-    const ENTRY: &str = ".visible .entry ";
-    let (head, rest) = ptx.split_once(ENTRY).unwrap();
-    let declared: Vec<&str> =
-        head.lines().filter(|it| it.starts_with('.') && !it.starts_with(".target")).collect();
-    let mut all = BTreeMap::new();
-    for one in rest.split(ENTRY) {
-        let name = one.split('(').next().unwrap();
-        let end = one.find("\n}").map_or(one.len(), |it| it + 2);
-        // Declarations that follow a kernel are of the next ones.
-        all.insert(name.to_owned(), format!("{}\n{ENTRY}{}\n", declared.join("\n"), &one[..end]));
-    }
-    all
 }
 
 /// Kernels that can be run.

@@ -8,9 +8,10 @@ use std::path::PathBuf;
 use kernels::cuda::FAMILIES;
 
 use super::cases::TRIALS;
-use super::emulation::{ARCHITECTURES, compiled, compiler, parsed};
+use super::emulation::{ARCHITECTURES, compiler, parsed};
 use super::trial::Trial;
 use crate::corpus::expect_none;
+use crate::cuda::known;
 
 fn folder() -> PathBuf {
     PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("cases/ptx")
@@ -82,7 +83,7 @@ fn files_are_what_the_compiler_makes() {
     let mut faults = Vec::new();
     for (family, trial) in packed() {
         let path = folder().join(format!("{family}.ptx"));
-        let texts = compiled(&nvrtc, ARCHITECTURES[0], &trial.kernels());
+        let texts = known::ptx(&nvrtc, ARCHITECTURES[0], &trial.kernels());
         let text: String = texts.values().map(|it| plain(it)).collect();
         if std::env::var_os("BLESS").is_some() {
             fs::create_dir_all(folder()).unwrap();

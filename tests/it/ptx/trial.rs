@@ -8,7 +8,8 @@ use kernels::Array;
 use kernels::cuda::Work;
 use rayon::prelude::*;
 
-use super::emulation::{ARCHITECTURES, Kernels, Modules, Value, compiled, parsed, run};
+use super::emulation::{ARCHITECTURES, Kernels, Modules, Value, parsed, run};
+use crate::cuda::known;
 
 /// A work with operands, and what it is to make of them.
 pub(super) struct Trial {
@@ -50,7 +51,7 @@ pub(super) fn faults(nvrtc: &Nvrtc, all: &[Trial]) -> Vec<String> {
     println!("{} works of {} kernels", all.len(), kernels.len());
     let (mut faults, mut before) = (Vec::new(), BTreeMap::new());
     for architecture in ARCHITECTURES {
-        let texts = compiled(nvrtc, architecture, &kernels);
+        let texts = known::ptx(nvrtc, architecture, &kernels);
         let new = texts.iter().filter(|it| before.get(it.0) != Some(it.1)).map(|it| it.0.as_str());
         let new: BTreeSet<&str> = new.collect();
         let modules = parsed(&texts);
