@@ -14,7 +14,7 @@ use std::path::{Path, PathBuf};
 use std::sync::LazyLock;
 use std::time::Instant;
 
-use device::{Architecture, CompileError, Nvrtc, Task, besides, tasks};
+use device::{Architecture, Nvrtc, Task, besides, tasks};
 use kernels::cuda::{Kernel, Piece, Uncovered, Work, device_program, kernels};
 use lower::{Action, BufferId, Instruction, Kind, Program};
 use plan::Precision;
@@ -342,16 +342,13 @@ fn compiled(nvrtc: &Nvrtc, name: &str, kernels: &BTreeMap<String, Kernel>) -> Ve
     let architecture = Architecture::named(name).unwrap();
     let all: Vec<&Kernel> = kernels.values().collect();
     let (mut faults, mut bytes, mut usages) = (Vec::new(), 0, Vec::new());
-    let of = |some: &[&Kernel]| {
-        let compiled = nvrtc.compile(&device_program(some.iter().copied()), &architecture)?;
-        known::keep(name, some, &compiled.ptx);
-        Ok::<_, CompileError>(compiled)
-    };
+    let of = |some: &[&Kernel]| nvrtc.compile(&device_program(some.iter().copied()), &architecture);
     let made: Vec<_> = all.par_chunks(TOGETHER).map(of).collect();
-    for made in made {
+    for (made, some) in made.into_iter().zip(all.chunks(TOGETHER)) {
         match made {
             Err(error) => faults.push(format!("{name}: {error}")),
             Ok(compiled) => {
+                known::keep(name, some, &compiled.ptx);
                 bytes += compiled.cubin.len();
                 let divided = loops::divisions(&compiled.ptx).into_iter();
                 faults.extend(divided.map(|(kernel, count)| {

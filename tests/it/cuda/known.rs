@@ -14,45 +14,41 @@ const TOGETHER: usize = 24;
 type Key = [String; 3];
 
 /// The PTX that has been made.
-static MADE: Mutex<BTreeMap<Key, String>> = Mutex::new(BTreeMap::new());
+static KNOWN: Mutex<BTreeMap<Key, String>> = Mutex::new(BTreeMap::new());
 
 fn key(architecture: &str, kernel: &Kernel) -> Key {
     [architecture.to_owned(), kernel.name.clone(), kernel.source.clone()]
 }
 
-/// What a compiler makes of kernels for an architecture, some at the same time: the PTX of each.
+/// What a compiler makes of kernels for an architecture: the PTX of each. What is not known yet is compiled, some
+/// at the same time, and tests that want the same wait for it: this is for their threads, not for those of a pool.
 pub(crate) fn ptx(
     nvrtc: &Nvrtc,
     architecture: &str,
     kernels: &BTreeMap<String, Kernel>,
 ) -> BTreeMap<String, String> {
-    let mut texts = BTreeMap::new();
-    let mut new: Vec<&Kernel> = Vec::new();
-    {
-        let made = MADE.lock().unwrap();
-        for kernel in kernels.values() {
-            match made.get(&key(architecture, kernel)) {
-                Some(text) => drop(texts.insert(kernel.name.clone(), text.clone())),
-                None => new.push(kernel),
-            }
-        }
-    }
-    let named = Architecture::named(architecture).unwrap();
-    let of = |some: &[&Kernel]| {
-        let ptx = nvrtc.ptx(&device_program(some.iter().copied()), &named);
-        keep(architecture, some, &ptx.unwrap_or_else(|error| panic!("{error}")))
-    };
+    let mut known = KNOWN.lock().unwrap();
+    let new = kernels.values().filter(|it| !known.contains_key(&key(architecture, it)));
+    let new: Vec<&Kernel> = new.collect();
+    let of = |some: &[&Kernel]| compiled(nvrtc, architecture, some);
     let made: Vec<BTreeMap<String, String>> = new.par_chunks(TOGETHER).map(of).collect();
-    texts.extend(made.into_iter().flatten());
-    texts
+    let mut made: BTreeMap<String, String> = made.into_iter().flatten().collect();
+    known.extend(new.into_iter().map(|it| (key(architecture, it), made.remove(&it.name).unwrap())));
+    kernels.values().map(|it| (it.name.clone(), known[&key(architecture, it)].clone())).collect()
 }
 
-/// Keeps the PTX of a program of these kernels: the PTX of each.
-pub(super) fn keep(architecture: &str, kernels: &[&Kernel], ptx: &str) -> BTreeMap<String, String> {
-    let texts = apart(ptx);
-    let new = kernels.iter().map(|it| (key(architecture, it), texts[&it.name].clone()));
-    MADE.lock().unwrap().extend(new);
-    texts
+/// What a compiler makes of a program of kernels: the PTX of each.
+pub(crate) fn compiled(nvrtc: &Nvrtc, architecture: &str, kernels: &[&Kernel]) -> BTreeMap<String, String> {
+    let source = device_program(kernels.iter().copied());
+    let architecture = Architecture::named(architecture).unwrap();
+    apart(&nvrtc.ptx(&source, &architecture).unwrap_or_else(|error| panic!("{error}")))
+}
+
+/// Keeps the PTX of a program of these kernels.
+pub(super) fn keep(architecture: &str, kernels: &[&Kernel], ptx: &str) {
+    let mut texts = apart(ptx);
+    let kept = kernels.iter().filter_map(|it| Some((key(architecture, it), texts.remove(&it.name)?)));
+    KNOWN.lock().unwrap().extend(kept);
 }
 
 /// The kernels of a program, each as a program of its own.

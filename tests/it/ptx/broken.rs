@@ -7,7 +7,7 @@ use kernels::cuda::Kernel;
 use rayon::prelude::*;
 
 use super::cases::TRIALS;
-use super::emulation::{ARCHITECTURES, Kernels, Modules, compiler, parsed};
+use super::emulation::{ARCHITECTURES, Modules, compiler, parsed};
 use super::trial::Trial;
 use crate::corpus::expect_none;
 use crate::cuda::known;
@@ -27,9 +27,8 @@ fn without(source: &str) -> Vec<String> {
 
 /// Whether a trial is found to be wrong with another source of one of its kernels, the others as they are known.
 fn is_found(nvrtc: &Nvrtc, known: &Modules, trial: &Trial, broken: &Kernel) -> bool {
-    let own = Kernels::from([(broken.name.clone(), broken.clone())]);
     let mut modules = known.clone();
-    modules.extend(parsed(&known::ptx(nvrtc, ARCHITECTURES[0], &own)));
+    modules.extend(parsed(&known::compiled(nvrtc, ARCHITECTURES[0], &[broken])));
     trial.check(&modules).is_err()
 }
 
