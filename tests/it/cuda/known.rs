@@ -33,7 +33,7 @@ pub(crate) fn ptx(
     let of = |some: &[&Kernel]| compiled(nvrtc, architecture, some);
     let made: Vec<BTreeMap<String, String>> = new.par_chunks(TOGETHER).map(of).collect();
     let mut made: BTreeMap<String, String> = made.into_iter().flatten().collect();
-    known.extend(new.into_iter().map(|it| (key(architecture, it), made.remove(&it.name).unwrap())));
+    known.extend(new.into_iter().map(|it| (key(architecture, it), first(&made.remove(&it.name).unwrap()))));
     kernels.values().map(|it| (it.name.clone(), known[&key(architecture, it)].clone())).collect()
 }
 
@@ -47,7 +47,7 @@ pub(crate) fn compiled(nvrtc: &Nvrtc, architecture: &str, kernels: &[&Kernel]) -
 /// Keeps the PTX of a program of these kernels.
 pub(super) fn keep(architecture: &str, kernels: &[&Kernel], ptx: &str) {
     let mut texts = apart(ptx);
-    let kept = kernels.iter().filter_map(|it| Some((key(architecture, it), texts.remove(&it.name)?)));
+    let kept = kernels.iter().filter_map(|it| Some((key(architecture, it), first(&texts.remove(&it.name)?))));
     KNOWN.lock().unwrap().extend(kept);
 }
 
@@ -65,4 +65,15 @@ fn apart(ptx: &str) -> BTreeMap<String, String> {
         all.insert(name.to_owned(), format!("{}\n{ENTRY}{}\n", declared.join("\n"), &one[..end]));
     }
     all
+}
+
+/// The text of a kernel as if it were the first of its program: labels and stacks are numbered by kernels.
+fn first(text: &str) -> String {
+    let number = ["$L__BB", "__local_depot"].iter().find_map(|name| {
+        let rest = &text[text.find(name)? + name.len()..];
+        Some(&rest[..rest.find(|it: char| !it.is_ascii_digit())?])
+    });
+    let Some(number) = number else { return text.to_owned() };
+    text.replace(&format!("$L__BB{number}_"), "$L__BB0_")
+        .replace(&format!("__local_depot{number}"), "__local_depot0")
 }
