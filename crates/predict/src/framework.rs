@@ -7,6 +7,7 @@ pub use cost_models::frameworks::{COMMON, FILES, PROGRAMS};
 use std::collections::BTreeMap;
 use std::fmt;
 
+use cost_models::units::exact;
 use serde_json::Value;
 
 /// What a figure is of.
@@ -287,6 +288,19 @@ impl Framework {
             stated.value = 0.0;
         }
         self
+    }
+
+    /// Whether steps are longer or shorter by the year of its version.
+    #[must_use]
+    pub fn has_trend(&self) -> bool {
+        (self.at(Figure::YearlyDrift) - 1.0).abs() > f64::EPSILON
+    }
+
+    /// By how many times a step is longer with the version of a year than with the one that figures are of: above 1
+    /// before it, below 1 after it, 1 in every year where they have no trend.
+    #[must_use]
+    pub fn drift(&self, year: u64) -> f64 {
+        self.at(Figure::YearlyDrift).powf(self.at(Figure::Year) - exact(year))
     }
 
     /// A figure.

@@ -244,7 +244,7 @@ pub enum SetupError {
 }
 
 /// The years of frameworks: there were no transformers before.
-const YEARS: std::ops::RangeInclusive<u64> = 2017..=2099;
+pub const YEARS: std::ops::RangeInclusive<u64> = 2017..=2099;
 
 impl Setup {
     /// How many devices it runs on.

@@ -67,8 +67,7 @@ fn slowest_stages<'a, 'b>(kinds: &'b [(Job<'a>, Range<u64>)]) -> Option<(Vec<Sta
 
 /// How much longer a step is than with the version that was calibrated on.
 fn drift(job: &Job<'_>) -> f64 {
-    let years = job.setup.year.map_or(0.0, |year| job.figure(Figure::Year) - exact(year));
-    job.figure(Figure::YearlyDrift).powf(years)
+    job.setup.year.map_or(1.0, |year| job.framework.drift(year))
 }
 
 /// What a layer takes at least for one micro-batch, however much is sharded or recomputed.

@@ -86,6 +86,7 @@ def score(
     config: Any = None,
     sequence: Optional[int] = None,
     imbalance: Optional[float] = None,
+    framework_year: Optional[int] = None,
     output: Optional[PathLike] = None,
     force: bool = False,
     progress: Progress = False,
@@ -114,6 +115,7 @@ def score(
             "config": config,
             "sequence": sequence,
             "imbalance": imbalance,
+            "framework_year": framework_year,
             "output": output,
             "force": force,
         }

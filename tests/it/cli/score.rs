@@ -135,6 +135,36 @@ fn the_worst_load_of_experts_is_told() {
     assert_eq!(serde_json::from_str::<Value>(&works(&call)).unwrap()["worst_load"], Value::Null);
 }
 
+/// The version that is priced: of another year a step is shorter by the trend of the figures, as the table of recipes
+/// says, and the setup that is written has it; frameworks without a trend have no years.
+#[test]
+fn the_year_of_a_framework_is_asked_for() {
+    let recipe = "llama3_70b_64gpu_gb200_fp8mx";
+    let file = at(&format!("cases/score/bridge/{recipe}.yaml"));
+    let call = ["--bridge", &file, "--machine", "gb200-186g-64x"];
+    let [before, after] = [&[][..], &["--framework-year", "2026"]].map(|more| {
+        let value = scored(&[&call, more].concat());
+        (number(&value["seconds"]), value["framework_year"].clone())
+    });
+    let page = fs::read_to_string(root().join("docs/score.md")).unwrap();
+    let row = page.lines().find(|line| line.starts_with(&format!("| {recipe} "))).unwrap();
+    assert!(row.contains(&format!("| {:.2} s | {:.2} s |", before.0, after.0)), "{before:?} {after:?} {row}");
+    assert_eq!((&before.1["year"], number(&before.1["factor"]).to_bits()), (&Value::Null, 1.0_f64.to_bits()));
+    assert_eq!(
+        (&after.1["year"], number(&after.1["figures_of"]).to_bits()),
+        (&Value::from(2026), 2024.0_f64.to_bits())
+    );
+    let text = works(&[&["score"], &call[..], &["--framework-year", "2026"]].concat());
+    let line = "version       that of 2026: 0.907 times the step of 2024, which the figures are of\n";
+    assert!(text.contains(line), "{text}");
+    let script = at("cases/score/llama3-70b.sh");
+    let call = ["score", "--megatron", &script, "--machine", "h100-80g-64x", "--framework-year", "2026"];
+    let expected = "error: `--framework-year` goes with `--bridge`: the figures of the other frameworks have no trend by the year\n";
+    assert_eq!(fails(2, &call), expected);
+    let call = ["score", "--bridge", &file, "--machine", "gb200-186g-64x", "--framework-year", "7"];
+    assert!(fails(2, &call).contains("expected a year from 2017 to 2099"));
+}
+
 /// A setup that does not fit is told what makes it fit, and what the step takes then.
 #[test]
 fn what_does_not_fit_is_told_how_to() {

@@ -380,6 +380,14 @@ const ROWS: &[Row] = &[
         meant: Always,
     },
     Row {
+        commands: &["score"],
+        options: &["framework_year"],
+        meant: Where(
+            |it| matches!(it, Command::Score(it) if it.of.has_trend()),
+            "`--bridge`: the figures of the other frameworks have no trend by the year",
+        ),
+    },
+    Row {
         commands: &["validate"],
         options: &["report", "ops", "fit", "plans", "sources", "local", "machine", "ledger"],
         meant: Always,

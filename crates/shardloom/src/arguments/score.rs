@@ -3,6 +3,8 @@
 use std::path::PathBuf;
 
 use clap::Args;
+use predict::framework::Framework;
+use predict::setup::YEARS;
 use score::space::Runner;
 
 use super::SettingArguments;
@@ -29,6 +31,9 @@ pub struct ScoreArguments {
     /// models]
     #[arg(long, value_name = "FACTOR", value_parser = imbalance)]
     pub imbalance: Option<f64>,
+    /// Year of the framework's version, which the costs are to be of [default: the year of the framework's figures]
+    #[arg(long, value_name = "YEAR", value_parser = year)]
+    pub framework_year: Option<u64>,
     /// Write the setup too, as `predict --config` takes it
     #[arg(long, short, value_name = "FILE")]
     pub output: Option<PathBuf>,
@@ -38,6 +43,12 @@ pub struct ScoreArguments {
 fn imbalance(text: &str) -> Result<f64, String> {
     let number = text.trim().parse::<f64>().ok().filter(|it| it.is_finite() && *it >= 1.0);
     number.ok_or_else(|| "expected a number of at least 1, which is an even share".to_owned())
+}
+
+/// A year in which there are frameworks.
+fn year(text: &str) -> Result<u64, String> {
+    let number = text.trim().parse::<u64>().ok().filter(|it| YEARS.contains(it));
+    number.ok_or_else(|| format!("expected a year from {} to {}", YEARS.start(), YEARS.end()))
 }
 
 /// The configuration of one framework.
@@ -67,6 +78,12 @@ pub enum Where {
 }
 
 impl ConfigurationArguments {
+    /// Whether the figures of its framework have a trend by the year of the version.
+    pub(super) fn has_trend(&self) -> bool {
+        let framework = self.stated().and_then(|(runner, _)| Framework::shipped(runner.figures()).ok());
+        framework.is_some_and(|it| it.has_trend())
+    }
+
     /// Whose it is, and where; none of several is given, as clap sees to.
     pub fn stated(&self) -> Option<(Runner, Where)> {
         let Self { megatron, bridge, torchtitan, deepspeed } = self;
@@ -87,7 +104,7 @@ Examples:
   shardloom score --megatron '--num-layers 32 --hidden-size 4096 ..' --machine h100-80g-8x
   shardloom score --torchtitan llama3_8b.toml --machine h100-80g-8x
   shardloom score --deepspeed ds.json --config config.json --sequence 4096 --machine a100-80g-16x
-  shardloom score --bridge recipe.yaml --machine b200-180g-64x --json
+  shardloom score --bridge recipe.yaml --machine b200-180g-64x --framework-year 2026
 
 Costs are those of `predict`, with the framework's figures. The search space is every setup that the framework
 runs on this many devices.";

@@ -1,6 +1,6 @@
 //! `score`: a configuration of a training framework, what it takes, and how far that is from the best.
 
-use std::fmt::Write as _;
+use std::fmt::{self, Write as _};
 
 use ::score::errors::{self, Source};
 use ::score::load::Worst;
@@ -12,6 +12,7 @@ use cost_models::throughput::Throughput;
 use files::{Failure, readable, written};
 use predict::cluster::ClusterError;
 use predict::config::{self, Config};
+use predict::framework::Figure;
 use predict::kinds::{self, Kind};
 use predict::memory::{self, Held};
 use predict::pieces::Job;
@@ -48,6 +49,32 @@ struct Uneven {
     changes: Vec<Change>,
 }
 
+/// The version of a framework whose costs are told.
+struct Version {
+    /// Its year; none where nobody says.
+    year: Option<u64>,
+    /// The year of the version that the figures are of.
+    figures: f64,
+    /// How many times as long a step takes as with that.
+    factor: f64,
+}
+
+impl Version {
+    fn json(&self) -> Value {
+        json!({ "year": self.year, "figures_of": self.figures, "factor": self.factor })
+    }
+}
+
+impl fmt::Display for Version {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Self { year, figures, factor } = self;
+        let Some(year) = year else {
+            return write!(f, "that of {figures:.0}, as the figures are; `--framework-year` says another");
+        };
+        write!(f, "that of {year}: {factor:.3} times the step of {figures:.0}, which the figures are of")
+    }
+}
+
 /// Scores a configuration.
 pub(crate) fn score(arguments: &ScoreArguments, context: &Context<'_, '_>) -> Result<Said, Failure> {
     let Some((runner, place)) = arguments.of.stated() else {
@@ -63,6 +90,9 @@ pub(crate) fn score(arguments: &ScoreArguments, context: &Context<'_, '_>) -> Re
     let beside = Beside { model, sequence: arguments.sequence, devices };
     let mut read = read::read(runner, &text, &beside).map_err(|error| failed(&error))?;
     read.keys.insert("machine".to_owned(), machine.into());
+    if let Some(year) = arguments.framework_year.and_then(|it| i64::try_from(it).ok()) {
+        read.keys.insert("framework_year".to_owned(), year.into());
+    }
     let stated = read.keys.to_string();
     let config = config::of(read.keys.clone()).map_err(|error| failed(&error))?;
     let kinds = kinds_of(&config, None).map_err(|error| failed(&error))?;
@@ -165,6 +195,10 @@ impl Score {
         json["assumed"] =
             Value::Object(self.assumed.iter().map(|(key, it)| ((*key).to_owned(), json!(it))).collect());
         let mut text = super::predict::titled(&self.setup, &self.kinds) + "\n";
+        if let Some(version) = self.version() {
+            json["framework_year"] = version.json();
+            line_of(&mut text, format_args!("version       {version}"));
+        }
         self.memory(&mut text, answer.room);
         self.step(&mut text, &answer, error);
         for line in throughput::lines(rate.as_ref(), 14) {
@@ -174,6 +208,14 @@ impl Score {
         self.told_changes(&mut text);
         self.words(&mut text);
         Ok(Said { text, json })
+    }
+
+    /// The version that is priced, of a framework whose figures have a trend by its year.
+    fn version(&self) -> Option<Version> {
+        let framework = &self.kinds[0].framework;
+        let factor = self.setup.year.map_or(1.0, |year| framework.drift(year));
+        let figures = framework.at(Figure::Year);
+        framework.has_trend().then_some(Version { year: self.setup.year, figures, factor })
     }
 
     fn memory(&self, text: &mut String, room: f64) {

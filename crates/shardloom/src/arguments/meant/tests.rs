@@ -123,6 +123,7 @@ fn value(option: &Arg) -> String {
         ("over", "devices=3,4"),
         ("name", "gpipe"),
         ("runtime", "megatron"),
+        ("framework_year", "2026"),
     ];
     let possible = option.get_possible_values();
     match values.iter().find(|it| it.0 == option.get_id().as_str()) {
