@@ -9,6 +9,8 @@
 //!
 //! Source: Korthikanti et al., "Reducing Activation Recomputation in Large Transformer Models",
 //! MLSys 2023, table 2; without scores and dropout the same is counted of what one kernel keeps.
+//! An expert that all tokens go to keeps what a feed-forward part of its width does: what its first products make, and
+//! what its last product is given; what it is given is kept for the router already.
 //! How many micro-batches a stage holds: Narayanan et al., SC21, section 2.2, and Megatron-LM,
 //! `schedules.py`, for interleaved pipelines; Qi et al., ICLR 2024, for zero bubble.
 
@@ -130,8 +132,12 @@ pub fn layer_activations(setup: &Setup) -> f64 {
 fn half_of_products(setup: &Setup) -> f64 {
     let model = &setup.model;
     let load = model.experts.map_or(1.0, |it| experts::imbalance(setup, it));
+    let shared = match model.experts {
+        Some(it) if it.shared > 0 => exact(model.ups() * it.shared + model.hidden),
+        _ => 0.0,
+    };
     let products =
-        exact(model.qkv_columns() + 2 * model.hidden) + load * exact(model.ups() * model.ffn_hidden);
+        exact(model.qkv_columns() + 2 * model.hidden) + load * exact(model.ups() * model.ffn_hidden) + shared;
     let columns = exact(model.heads * model.value_size()) + products / 2.0;
     exact(ELEMENT) * (token_values(setup) + exact(setup.tokens()) * columns / exact(setup.tp))
 }
@@ -157,7 +163,9 @@ fn kept_values(setup: &Setup, attention: Attention) -> f64 {
     let routed = model.experts.map_or(1.0, |it| experts::imbalance(setup, it) * exact(it.top_k));
     let (qkv, context) = (exact(model.qkv_columns()), exact(model.heads * model.value_size()));
     let attended = element * (qkv + context) + if narrow { given * context } else { 0.0 };
-    let ffn = routed * exact(model.ffn_hidden) * (element * exact(model.ups()) + given);
+    // Of a feed-forward part what its first products make, and what its last is given.
+    let of_width = |width: u64| exact(width) * (element * exact(model.ups()) + given);
+    let ffn = routed * of_width(model.ffn_hidden) + of_width(model.experts.map_or(0, |it| it.shared));
     // What experts are given is the tokens once more for each, and their results are put together.
     let sent = if model.experts.is_some() { (element + given) * routed * exact(model.hidden) } else { 0.0 };
     let split = tokens * (attended + ffn + sent) / t;

@@ -38,6 +38,32 @@ fn layers_keep_what_the_published_formulas_say() {
     }
 }
 
+/// A shared expert of width `w` keeps `2 w` of its two products in 16 bits and `w` that the third is given, also in 8
+/// bits where it is narrow: of each token 4 w + 2 w, or 4 w + w, bytes, a part of them on each tensor-parallel rank.
+#[test]
+fn a_shared_expert_keeps_what_its_products_make_and_are_given() {
+    let of = |shared: u64, tp: u64, precision, recompute| {
+        let mut setup = gpt(4, 2048, 16, 4096);
+        setup.model.mlp = crate::model::Mlp::Gated;
+        setup.model.ffn_hidden = 1408;
+        setup.model.experts = Some(crate::model::Experts { count: 64, top_k: 6, shared });
+        layer_activations(&Setup { tp, seq_parallel: tp > 1, precision, recompute, ..setup })
+    };
+    for (tp, precision, recompute, bytes) in [
+        (1, Arithmetic::Bf16, Recompute::None, 6.0),
+        (2, Arithmetic::Bf16, Recompute::None, 3.0),
+        (1, Arithmetic::F8, Recompute::None, 5.0),
+        (1, Arithmetic::Bf16, Recompute::Selective, 6.0),
+        // Half of its products' results: those of one of two, and half of the last one's.
+        (1, Arithmetic::Bf16, Recompute::HalfOfProducts, 2.0 + 2048.0 / 2816.0),
+        (1, Arithmetic::Bf16, Recompute::Full, 0.0),
+    ] {
+        let more = of(2816, tp, precision, recompute) - of(0, tp, precision, recompute);
+        let expected = 4096.0 * 2816.0 * bytes;
+        assert!((more - expected).abs() < 1.0, "{tp} {precision:?} {recompute:?}: {more}, not {expected}");
+    }
+}
+
 #[test]
 fn the_first_stage_holds_as_much_as_all_layers_keep() {
     let whole = setup(8, 1, 1, 1);
