@@ -30,7 +30,7 @@ use crate::chip::Chip;
 use crate::cluster::Links;
 use crate::model::{Embedding, Experts, Latent, Mlp, Model};
 use crate::setup::{
-    Arithmetic, Attention, Dispatch, Learns, Recompute, Setup, SetupError, Zero, even_stages,
+    Arithmetic, Attention, Dispatch, Graph, Learns, Recompute, Setup, SetupError, Zero, even_stages,
 };
 use crate::table::MOST;
 
@@ -133,6 +133,7 @@ pub fn of(table: Table) -> Result<Config, ConfigError> {
         year: fields.count("framework_year")?,
         gradient_bytes: fields.count("grad_reduce_bytes")?,
         schedule: fields.choice("schedule", &SCHEDULE)?,
+        graphs: graphs(&fields)?,
         dp_overlap: fields.flag("overlap_grad_reduce", true)?,
         tp_overlap: fields.flag("tp_comm_overlap", false)?,
         model,
@@ -187,6 +188,28 @@ fn imbalance(fields: &Fields) -> Result<f64, ConfigError> {
         share if share >= 1.0 => Ok(share),
         _ => Err(fields.wrong(key, "at least 1, which is an even share".to_owned())),
     }
+}
+
+/// What runs as graphs.
+fn graphs(fields: &Fields) -> Result<Vec<Graph>, ConfigError> {
+    const KEY: &str = "cuda_graph_scope";
+    let Some(value) = fields.table.get(KEY) else { return Ok(Vec::new()) };
+    let words: Vec<_> = GRAPHS.iter().map(|it| format!("\"{}\"", it.0)).collect();
+    let graph = |it: &Value| GRAPHS.iter().find(|word| Some(word.0) == it.as_str()).map(|word| word.1);
+    let graphs: Option<Vec<Graph>> = value.as_array().and_then(|it| it.iter().map(graph).collect());
+    let graphs = graphs.ok_or_else(|| fields.wrong(KEY, format!("a list of {}", words.join(", "))))?;
+    let has = |graph| graphs.contains(&graph);
+    let of_experts = [Graph::Experts, Graph::Router, Graph::Preprocess];
+    let expected = if has(Graph::Iteration) && graphs.len() > 1 {
+        "\"full_iteration\" alone, which is all of them"
+    } else if has(Graph::Preprocess) && !has(Graph::Router) {
+        "\"moe_router\" with \"moe_preprocess\", as Megatron asks for"
+    } else if of_experts.into_iter().any(has) && !fields.table.contains_key("num_experts") {
+        "no graphs of experts without `num_experts`"
+    } else {
+        return Ok(graphs);
+    };
+    Err(fields.wrong(KEY, expected.to_owned()))
 }
 
 /// How attention is computed.
@@ -285,6 +308,15 @@ const ATTENTION: [(&str, Attention); 3] =
 /// How tokens reach their experts, in words.
 pub const DISPATCH: [(&str, Dispatch); 2] =
     [("alltoall", Dispatch::AllToAll), ("flex", Dispatch::OncePerNode)];
+/// Graphs of kernels, in words.
+const GRAPHS: [(&str, Graph); 6] = [
+    ("attn", Graph::Attention),
+    ("mlp", Graph::Mlp),
+    ("moe", Graph::Experts),
+    ("moe_router", Graph::Router),
+    ("moe_preprocess", Graph::Preprocess),
+    ("full_iteration", Graph::Iteration),
+];
 /// Numbers of gigabytes and gigabytes per second are of 10⁹ bytes.
 const GIGA: f64 = 1e9;
 const PRECISION: [(&str, Arithmetic); 4] =

@@ -112,7 +112,9 @@ pub fn exchange(job: &Job<'_>, experts: Experts) -> Seconds {
     time
 }
 
-fn dispatch(job: &Job<'_>) -> Dispatch {
+/// How tokens reach their experts: as the setup says, or as the framework has it.
+#[must_use]
+pub fn dispatch(job: &Job<'_>) -> Dispatch {
     let once = job.figure(Figure::DispatchOnce) > 0.0;
     let usual = if once { Dispatch::OncePerNode } else { Dispatch::AllToAll };
     job.setup.dispatch.unwrap_or(usual)

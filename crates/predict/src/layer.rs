@@ -9,6 +9,7 @@ use cost_models::units::{Bytes, Seconds, exact};
 use crate::attention;
 use crate::experts;
 use crate::framework::Figure;
+use crate::graphs;
 use crate::model::Latent;
 use crate::pieces::{ELEMENT, Job, Way};
 use crate::schedule;
@@ -47,8 +48,8 @@ pub fn layer(job: &Job<'_>) -> Passes {
     pointwise(job, &mut times);
     traffic(job, &mut times);
     let collectives = if job.setup.tp > 1 { 2.0 } else { 0.0 } + if job.setup.ep > 1 { 2.0 } else { 0.0 };
-    times.launch = Seconds(job.figure(Figure::LayerLaunch))
-        + Seconds(collectives * job.figure(Figure::CollectiveLaunch));
+    let launch = job.figure(Figure::LayerLaunch) + collectives * job.figure(Figure::CollectiveLaunch);
+    times.launch = Seconds(graphs::of_layer(job.setup) * launch);
     if let Some(routed) = job.setup.model.experts {
         wait_for_experts(job, &mut times, experts::passes(job, routed));
     }
@@ -62,7 +63,8 @@ pub fn layer(job: &Job<'_>) -> Passes {
 /// The host reads how many tokens each expert has, for which it waits for the device: it cannot run ahead of
 /// experts while the rest of a layer is computed, nor the other way round.
 fn wait_for_experts(job: &Job<'_>, times: &mut Passes, experts: [Seconds; 2]) {
-    let launch = Seconds(job.figure(Figure::ExpertLaunch));
+    let started = graphs::of_experts(job.setup, experts::dispatch(job));
+    let launch = Seconds(started * job.figure(Figure::ExpertLaunch));
     let waits = [beyond(launch, experts[0]), beyond(job.figure(Figure::BackwardLaunch) * launch, experts[1])];
     times.forward.add_term(WAITING, waits[0]);
     times.input.add_term(WAITING, waits[1]);

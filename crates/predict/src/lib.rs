@@ -8,6 +8,7 @@
 //! - [`pieces`] — times of what layers are made of
 //! - [`attention`] — the core of attention
 //! - [`experts`] — tokens and traffic of a layer's experts
+//! - [`graphs`] — what runs as graphs of kernels, and what a host still starts one by one
 //! - [`layer`] — the time of a layer and of the ends of a model
 //! - [`schedule`] — the pipelines of setups, as schedules that have names
 //! - [`step`] — the time of a step, as a sum of named terms
@@ -39,6 +40,8 @@ pub mod pieces;
 pub mod attention;
 
 pub mod experts;
+
+pub mod graphs;
 
 pub mod layer;
 

@@ -62,6 +62,8 @@ pub struct Setup {
     /// In which order a stage works on micro-batches; interleaved, if it is one forward, one backward
     /// and a stage has several parts.
     pub schedule: Kind,
+    /// What runs as graphs of kernels, which a host starts as one.
+    pub graphs: Vec<Graph>,
     /// Whether the traffic of data parallelism runs beside computing.
     pub dp_overlap: bool,
     /// Whether the traffic of tensor parallelism does.
@@ -141,6 +143,23 @@ pub enum Dispatch {
     /// DeepEP, HybridEP: a token is sent once to each node that has experts of it, and there once to each
     /// rank.
     OncePerNode,
+}
+
+/// A part of a step that runs as graphs of kernels, which a host starts as one.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Graph {
+    /// The attention of every layer.
+    Attention,
+    /// The feed-forward part of layers without experts.
+    Mlp,
+    /// Everything that experts add to a layer, and the expert that all tokens go to.
+    Experts,
+    /// The router, with the norm before it and the expert that all tokens go to.
+    Router,
+    /// What is made of the router's choices before tokens are sent.
+    Preprocess,
+    /// Forward and backward passes of all micro-batches.
+    Iteration,
 }
 
 /// The arithmetic of products.

@@ -7,12 +7,36 @@ use cost_models::machine::shipped;
 use predict::kinds;
 use predict::setup::Setup;
 
+use crate::errors;
 use crate::read::{self, Beside};
 use crate::space::Runner;
 use crate::told::priced;
 
 const HEAD: &str = "| recipe | published | scored | with the version's year | error | memory | what is taken as something else |\n\
                     |---|---:|---:|---:|---:|---:|---|\n";
+
+/// What stands after the table and what is said of bars.
+const END: &str = "`score` prices the version";
+
+/// Why a recipe is farther from what was published than runs of the framework are in the mean.
+const WHY: [(&str, &str); 3] = [
+    (
+        "llama3_70b_64gpu_gb200_nvfp4",
+        "releases of one year have published it with 7.35, 7.19, 6.69 and 6.74 s, as products of 4 bits became faster, and \
+         their rate beside those of 8 bits, 1.29, is fitted to some of these: 60 % of the step are products, and with a \
+         rate of 1.63 it were as published; no host is waited for",
+    ),
+    (
+        "qwen3_30b_a3b_16gpu_h100_fp8cs",
+        "the time of a host to start experts is fitted to published runs that do not say what of them ran as graphs, and \
+         some of it did: what graphs take off is taken off twice. A third of the step is waited for the host; \
+         without graphs it were priced 15.3 % too long",
+    ),
+    (
+        "qwen3_30b_a3b_8gpu_b200_fp8mx",
+        "the same; without graphs it were priced 0.8 % too long, which two errors made",
+    ),
+];
 
 fn at(path: &str) -> PathBuf {
     PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("../..").join(path)
@@ -59,7 +83,8 @@ fn row(name: &str) -> (String, f64) {
     (row, error)
 }
 
-/// The table of the page is made of the files, and half of the recipes are within 10 %.
+/// The table of the page is made of the files, half of the recipes are within 10 %, and of those beyond what `score`
+/// gives or takes the page says why.
 #[test]
 fn recipes_are_scored_as_the_page_says() {
     let mut names: Vec<String> = fs::read_dir(at("tests/cases/score/bridge"))
@@ -73,10 +98,21 @@ fn recipes_are_scored_as_the_page_says() {
     assert!(errors[errors.len() / 2] < 10.0, "{errors:?}");
     let page = fs::read_to_string(at("docs/score.md")).unwrap();
     let (before, rest) = page.split_once(HEAD).unwrap();
-    let old: usize = rest.lines().take_while(|it| it.starts_with('|')).map(|it| it.len() + 1).sum();
-    let after = &rest[old..];
+    let after = &rest[rest.find(END).unwrap()..];
+    let bar = errors::together(&errors::of_steps(Runner::Bridge)).unwrap();
+    let beyond: Vec<&str> =
+        names.iter().zip(&rows).filter(|it| it.1.1.abs() > bar).map(|it| it.0.as_str()).collect();
+    let told: Vec<&str> = WHY.iter().map(|it| it.0).collect();
+    assert_eq!(beyond, told, "recipes beyond {bar:.1} %, and those of which it is said why");
+    let why: String = WHY.iter().map(|(name, why)| format!("- {name}: {why}.\n")).collect();
+    let within = rows.len() - beyond.len();
+    let bars = format!(
+        "{within} of {} recipes are within {bar:.1} %, the mean error of published runs that `score` gives or takes. The \
+         others are not:\n\n{why}",
+        rows.len()
+    );
     let table: String = rows.into_iter().map(|it| it.0).collect();
-    let expected = format!("{before}{HEAD}{table}{after}");
+    let expected = format!("{before}{HEAD}{table}\n{bars}\n{after}");
     if page != expected && std::env::var_os("BLESS").is_some() {
         return fs::write(at("docs/score.md"), expected).unwrap();
     }

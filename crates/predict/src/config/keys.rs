@@ -20,7 +20,7 @@ const fn key(name: &'static str, unit: &'static str, absent: &'static str, meani
 }
 
 /// Every key.
-pub const KEYS: [Key; 50] = [
+pub const KEYS: [Key; 51] = [
     key(
         "machine",
         "name",
@@ -163,6 +163,12 @@ pub const KEYS: [Key; 50] = [
         "order in which a stage works on micro-batches; `1f1b` is interleaved where a stage has several parts",
     ),
     key(
+        "cuda_graph_scope",
+        "list of attn, mlp, moe, moe_router, moe_preprocess; or of full_iteration",
+        "nothing",
+        "what runs as graphs of kernels, which a host starts as one: `attn` and `mlp` of layers, `moe` all that experts add, `moe_router` with the norm before it and the shared expert, `moe_preprocess` what is made of its choices; `full_iteration` forward and backward passes as a whole",
+    ),
+    key(
         "overlap_grad_reduce",
         "true, false",
         "true",
@@ -223,6 +229,13 @@ Numbers of a device or a network that differ from those of the machine file are 
 
 A setup fits if a device can hold it and leaves free what plans leave: 2 % of a GPU's memory, or what `--reserve`
 says.
+
+Kernels of graphs (`cuda_graph_scope`) are not waited for: of the time in which a host starts a layer, that part is
+left which its other kernels are of all. Of a layer's forward pass attention is 7 kernels (norm, product, two
+rotations, attention, product, sum) and the rest 5; a router with what prepares dispatch is 17 where tokens are sent
+once to each node and 31 otherwise, experts are two products each and 5 kernels besides; a product of narrow numbers
+is two kernels. Counts of routers are those of NVIDIA's \"Optimizing DeepSeek-V3 Training Performance on NVIDIA GB200
+NVL72\", what a scope has is as [Megatron-Core says](https://docs.nvidia.com/megatron-core/developer-guide/nightly/user-guide/features/cuda_graph.html). Graphs take memory of their own, which is not counted.
 
 The figures of frameworks, such as the time to launch a layer, are in `cost-models/frameworks/`, each with its
 source; [decision 0010](decisions/0010-figures-of-frameworks-stand-in-files.md) says why they are there.

@@ -130,6 +130,25 @@ fn what_is_wrong_is_said() {
         &with("num_experts = 8\nmoe_router_topk = 9"),
         "`moe_router_topk` is 9, expected at most `num_experts`, 8",
     );
+    let words =
+        "a list of \"attn\", \"mlp\", \"moe\", \"moe_router\", \"moe_preprocess\", \"full_iteration\"";
+    check(&with("cuda_graph_scope = \"attn\""), &format!("`cuda_graph_scope` is \"attn\", expected {words}"));
+    check(
+        &with("cuda_graph_scope = [\"all\"]"),
+        &format!("`cuda_graph_scope` is [\"all\"], expected {words}"),
+    );
+    check(
+        &with("cuda_graph_scope = [\"attn\", \"full_iteration\"]"),
+        "`cuda_graph_scope` is [\"attn\", \"full_iteration\"], expected \"full_iteration\" alone, which is all of them",
+    );
+    check(
+        &with("cuda_graph_scope = [\"moe_router\"]"),
+        "`cuda_graph_scope` is [\"moe_router\"], expected no graphs of experts without `num_experts`",
+    );
+    check(
+        &with("num_experts = 8\nsequence_parallel = true\ncuda_graph_scope = [\"moe_preprocess\"]"),
+        "`cuda_graph_scope` is [\"moe_preprocess\"], expected \"moe_router\" with \"moe_preprocess\", as Megatron asks for",
+    );
     check(&with("framework_year = 7"), "the framework's year is 7, expected 2017 to 2099");
     // Fewer groups than ranks are there more than once.
     assert!(read(&LLAMA.replace("num_query_groups = 8", "num_query_groups = 2")).is_ok());
@@ -156,6 +175,9 @@ fn keys_of_devices_networks_and_experts_are_obeyed() {
     let dispatch = |word: &str| setup(&format!("moe_token_dispatcher_type = \"{word}\"\n")).dispatch;
     assert_eq!(dispatch("alltoall"), Some(Dispatch::AllToAll));
     assert_eq!(dispatch("flex"), Some(Dispatch::OncePerNode));
+    assert_eq!(setup("").graphs, []);
+    let graphs = setup("cuda_graph_scope = [\"attn\", \"moe_router\"]\n").graphs;
+    assert_eq!(graphs, [Graph::Attention, Graph::Router]);
     let latent = "q_lora_rank = 1536\nkv_lora_rank = 512\nqk_pos_emb_head_dim = 64\nv_head_dim = 96\n";
     let model = setup(&format!("{latent}moe_shared_expert_intermediate_size = 2048\n")).model;
     assert_eq!((model.key_size(), model.value_size(), model.experts.unwrap().shared), (192, 96, 2048));

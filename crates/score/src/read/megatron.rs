@@ -3,6 +3,7 @@
 //! Source: Megatron-LM, `megatron/training/arguments.py`, `megatron/core/transformer/transformer_config.py` and
 //! `megatron/core/transformer/pipeline_parallel_layer_layout.py`, version core 0.16.
 
+mod graphs; // what runs as graphs of kernels
 mod load; // how many tokens experts may have
 mod names; // arguments that set nothing
 
@@ -37,6 +38,7 @@ pub(super) fn read(
     sharding(read, given, pp)?;
     traffic(read, given, tp, experts && (ep > 1 || tp > 1))?;
     again(read, given)?;
+    graphs::read(read, given, experts)?;
     arithmetic(read, given)?;
     let given = std::mem::take(given);
     read.rest(given, names::HARMLESS, names::TAKEN);
@@ -452,7 +454,15 @@ fn arithmetic(read: &mut Read, given: &mut Given) -> Result<(), ReadError> {
             return Err(wrong("--attention-backend", other, "auto, fused, flash, unfused or local"));
         }
     };
-    read.set("attention_backend", word)
+    read.set("attention_backend", word)?;
+    let narrow = given.flag("fp8_dot_product_attention")? == Some(true);
+    match (narrow, word) {
+        (true, "fused") => read.set("fp8_dot_product_attention", true),
+        (true, _) => {
+            Err(wrong("--fp8-dot-product-attention", "stated", "`--attention-backend fused` with it"))
+        }
+        (false, _) => Ok(()),
+    }
 }
 
 #[cfg(test)]

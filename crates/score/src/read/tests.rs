@@ -44,10 +44,53 @@ fn arguments_set_keys_with_the_defaults_of_megatron() {
 
 #[test]
 fn every_argument_is_said_to_be_something() {
-    let read = with("--lr 3e-4 --cuda-graph-impl local --mystery 7");
+    let read = with("--lr 3e-4 --delay-wgrad-compute --mystery 7");
     assert_eq!(read.harmless, ["--lr 3e-4"]);
-    assert_eq!(read.taken[0].0, "--cuda-graph-impl local");
+    assert_eq!(read.taken[0].0, "--delay-wgrad-compute");
     assert_eq!(read.strange, ["--mystery 7"]);
+}
+
+/// What each implementation captures, with and without a scope, of old names too; words that mean nothing to a model
+/// are left out, others refused.
+#[test]
+fn graphs_are_what_implementation_and_scope_say() {
+    let experts = "--num-experts 8 --expert-model-parallel-size 8";
+    let of = |more: &str| {
+        let read = with(more);
+        assert!(read.strange.is_empty() && read.taken.iter().all(|it| !it.0.contains("graph")), "{read:?}");
+        read.keys.get("cuda_graph_scope").map(ToString::to_string)
+    };
+    let check = |more: &str, expected: &str| {
+        assert_eq!(of(more).unwrap_or_default(), expected, "{more}");
+    };
+    check("", "");
+    check("--cuda-graph-impl none --cuda-graph-scope full_iteration", "");
+    check("--cuda-graph-impl full_iteration", "[\"full_iteration\"]");
+    check("--cuda-graph-impl local --cuda-graph-scope full_iteration", "[\"full_iteration\"]");
+    check("--cuda-graph-impl local", "[\"attn\", \"mlp\"]");
+    check("--enable-cuda-graph", "[\"attn\", \"mlp\"]");
+    check("--external-cuda-graph --cuda-graph-scope full", "[\"attn\", \"mlp\"]");
+    check("--external-cuda-graph --cuda-graph-scope attn --cuda-graph-warmup-steps 3", "[\"attn\"]");
+    check("--cuda-graph-impl transformer_engine --cuda-graph-modules attn moe_router mamba", "[\"attn\"]");
+    let scope = "--cuda-graph-impl transformer_engine --cuda-graph-scope attn moe_router moe_preprocess";
+    check(&format!("{experts} {scope}"), "[\"attn\", \"moe_router\", \"moe_preprocess\"]");
+    check(&format!("{experts} --cuda-graph-impl transformer_engine"), "[\"attn\", \"moe\"]");
+    let wrong = |more: &str| megatron(&format!("{LLAMA} {more}")).unwrap_err().to_string();
+    assert_eq!(
+        wrong("--cuda-graph-impl all"),
+        "`--cuda-graph-impl` is all, expected none, local, transformer_engine or full_iteration"
+    );
+    assert_eq!(
+        wrong("--cuda-graph-impl transformer_engine --cuda-graph-scope full_iteration"),
+        "`--cuda-graph-scope` is full_iteration, expected attn, mlp, moe, moe_router, moe_preprocess, mamba or, where \
+         the implementation is local, full_iteration"
+    );
+    let narrow = with("--fp8-format hybrid --fp8-dot-product-attention").keys;
+    assert_eq!(narrow["fp8_dot_product_attention"], true.into());
+    assert_eq!(
+        wrong("--attention-backend flash --fp8-dot-product-attention"),
+        "`--fp8-dot-product-attention` is stated, expected `--attention-backend fused` with it"
+    );
 }
 
 /// What drops tokens beyond a capacity, or deals them out, holds the busiest expert; a capacity below 0 is none.
@@ -62,6 +105,8 @@ fn experts_are_held_to_a_capacity() {
     assert_eq!(held("--moe-aux-loss-coeff 1e-2"), None);
     assert_eq!(held("--moe-expert-capacity-factor -1"), None);
     assert_eq!(held(capacity), Some((1.25, capacity.to_owned())));
+    let rank = "--moe-expert-rank-capacity-factor 1.5";
+    assert_eq!(held(rank), Some((1.5, rank.to_owned())));
     let forced = "--moe-router-force-load-balancing";
     assert_eq!(held(&format!("{capacity} {forced}")), Some((1.0, forced.to_owned())));
     let wrong = megatron(&format!("{LLAMA} --num-experts 8 --moe-expert-capacity-factor much")).unwrap_err();

@@ -146,15 +146,19 @@ pub(super) const HARMLESS: &[&str] = &[
     "decoupled_*",
     "config_logger_dir",
     "is_hybrid_model",
+    "cuda_graph_warmup_steps",
+    "inference_cuda_graph_*",
+    "high_priority_a2a_comm_stream",
+    "moe_mlp_glu_interleave_size",
     "spec",
 ];
 
 /// Of an effect that prices do not know, and what they are taken to be.
 pub(super) const TAKEN: &[(&str, &str)] = &[
     ("num_distributed_optimizer_instances", "one instance: states sharded over all data-parallel ranks"),
-    ("cuda_graph_*", "no graphs: each kernel is launched"),
-    ("enable_cuda_graph", "no graphs: each kernel is launched"),
-    ("external_cuda_graph", "no graphs: each kernel is launched"),
+    ("cuda_graph_use_single_mempool", "graphs of kernels that take no memory of their own"),
+    ("cuda_graph_retain_backward_graph", "graphs of kernels that take no memory of their own"),
+    ("cuda_graph_share_io_buffers", "graphs of kernels that take no memory of their own"),
     ("cp_comm_type", "keys and values that go around a ring"),
     ("hierarchical_context_parallel_sizes", "keys and values that go around a ring"),
     ("window_size", "attention over all tokens"),
@@ -163,6 +167,8 @@ pub(super) const TAKEN: &[(&str, &str)] = &[
     ("moe_router_fusion", "a router as the framework's figures say"),
     ("moe_shared_expert_gate", "a shared expert that nothing weighs"),
     ("moe_shared_expert_overlap", "a shared expert that waits for the others"),
+    ("moe_paged_stash*", "values kept on the device, as many as there are"),
+    ("use_transformer_engine_op_fuser", "operations as the framework's figures say"),
     ("moe_pad_expert_input_to_capacity", "as many tokens for each expert"),
     ("moe_token_drop_policy", "as many tokens for each expert"),
     ("moe_router_padding_for_*", "tokens that are not padded"),
