@@ -1,6 +1,6 @@
 //! What attention is found to be, and where more is computed than a decoder needs.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use cost_models::quantity;
 use planner_ir::{Graph, Node, Op, ValueId};
@@ -9,6 +9,8 @@ use serde_json::{Value, json};
 
 /// What is found of the attention in a graph in named operations.
 pub struct Found {
+    /// Each kind, and how many operations of the model are of it: those that are recomputed count once.
+    all: Vec<(AttentionKind, usize)>,
     /// Each kind and how often it occurs, in words.
     pub kinds: Vec<(String, usize)>,
     /// What a user should know, in words.
@@ -39,8 +41,23 @@ impl Found {
         }
         let warnings = kinds.iter().filter_map(|(kind, nodes)| warning(*kind, nodes, decodes)).collect();
         let counted = |(kind, nodes): (&AttentionKind, &Vec<String>)| (kind.to_string(), nodes.len());
+        let all = kinds.iter().map(|(kind, nodes)| (*kind, nodes.iter().collect::<BTreeSet<_>>().len()));
+        let all = all.collect();
         let masked = kinds.iter().filter(|(kind, _)| kind.each).map(counted).collect();
-        Self { kinds: kinds.iter().map(counted).collect(), warnings, masked, arrays }
+        Self { kinds: kinds.iter().map(counted).collect(), warnings, all, masked, arrays }
+    }
+
+    /// Which keys the queries of a plan see, in words; none without attention. Full is attention that computes all
+    /// pairs of queries and keys, whatever a mask hides of them.
+    pub fn sight(&self) -> Option<String> {
+        let one = |(kind, count): &(AttentionKind, usize)| match kind.sight {
+            Sight::One | Sight::Earlier | Sight::Near(_) | Sight::Parts => format!("{count} {kind}"),
+            Sight::All | Sight::Masked | Sight::Prefix | Sight::Groups | Sight::Some | Sight::Unknown => {
+                format!("{count} full ({kind})")
+            }
+        };
+        let all: Vec<String> = self.all.iter().map(one).collect();
+        (!all.is_empty()).then(|| all.join("; "))
     }
 
     /// What is said of masks that are arrays of queries by keys.

@@ -10,6 +10,7 @@ use plan::{Assignment, Plan};
 use planner_ir::Graph;
 use serde_json::{Value, json};
 
+use crate::attention::Found;
 use crate::explained::{self, BlockStory, MoveStory, OperationStory};
 use crate::kept::Kept;
 use crate::summary::{self, left_out, proof, summary_json};
@@ -120,6 +121,7 @@ impl Explanation<'_> {
                 json!({ "block": it.block, "origin": origin, "price": price(&it.price), "pins": it.pins })
             })
             .collect();
+        value["attention"] = json!(Found::of([&self.plan.graph]).sight());
         value["kept_whole"] = json!(kept_whole(&self.plan.graph));
         if let Some(weights) = self.weights() {
             value["parameters"] = weights.json();
@@ -166,6 +168,9 @@ impl Told<'_, Plan> {
         self.line(&format!("machine     {}, {}", plan.machine.name, counted(plan.machine.devices, "device")));
         self.line(&format!("mesh        {} ({})", mesh::sizes(&plan.mesh), plan.mesh));
         self.line(&format!("operations  {}", plan.graph.nodes.len()));
+        if let Some(sight) = Found::of([&plan.graph]).sight() {
+            self.line(&format!("attention   {sight}"));
+        }
         for pin in explained::pinned(std::iter::once(plan)) {
             self.line(&format!("pinned      {pin}"));
         }

@@ -198,18 +198,17 @@ fn zero(it: &AxisRole, strategy: u8) -> Option<String> {
     let levels = [none, first, second, third];
     let kind = |level: usize| if level == 0 { "not sharded".to_owned() } else { format!("ZeRO-{level}") };
     let others = (0..levels.len()).filter(|&level| number(level) != u64::from(strategy));
-    let said: Vec<String> = others
-        .filter_map(|level| Some(format!("{} are {}", share(levels[level], whole)?, kind(level))))
-        .collect();
+    let shares = others.filter_map(|level| Some((share(levels[level], whole)?, kind(level))));
+    let parameters = format!(" of the {}-parallel parameters", it.role.name());
+    let said = shares.enumerate().map(|(place, (share, kind))| {
+        format!("{share}{} are {kind}", if place == 0 { parameters.as_str() } else { "" })
+    });
+    let said: Vec<String> = said.collect();
     if said.is_empty() {
         return None;
     }
     let target = kind(usize::from(strategy));
-    Some(format!(
-        "over {}, of what is used whole {}: the target has {target} for all",
-        it.name,
-        said.join(" and ")
-    ))
+    Some(format!("over {}, {}: the target has {target} for all", it.name, said.join(" and ")))
 }
 
 /// How much of a whole something is, if it is something.

@@ -194,10 +194,8 @@ impl Along {
     fn phrases(&self) -> Vec<(String, String)> {
         let mut phrases = Vec::new();
         let mut say = |what: &str, bytes: u64, how: &str| {
-            let share = self.share(bytes);
-            let comma = if how.is_empty() || share.is_empty() { "" } else { "," };
             if bytes > 0 {
-                phrases.push((what.to_owned(), format!("{how}{comma}{share}")));
+                phrases.push((what.to_owned(), format!("{how}{}", self.share(bytes))));
             }
         };
         say("data parallel", self.data, "");
@@ -226,15 +224,15 @@ impl Along {
         let (first, bytes) = some.next()?;
         let mut after = self.share(bytes);
         for (stage, bytes) in some {
-            after += &format!(", {stage} for {}", self.percent(bytes));
+            after += &format!(", {stage} of {}", self.percent(bytes));
         }
         Some((first.to_owned(), after))
     }
 
-    /// For how many of the parameters something holds, if not for (almost) all.
+    /// Of how many of the parameters something holds, if not of (almost) all.
     fn share(&self, bytes: u64) -> String {
         let almost_all = u128::from(bytes) * 1_000 >= u128::from(self.total) * 995;
-        if almost_all { String::new() } else { format!(" for {} of the {}", self.percent(bytes), self.name) }
+        if almost_all { String::new() } else { format!(" ({} of the {})", self.percent(bytes), self.name) }
     }
 
     fn percent(&self, bytes: u64) -> String {

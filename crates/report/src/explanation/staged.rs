@@ -11,6 +11,7 @@ use schedule::{Kind, Timeline};
 use serde_json::{Value, json};
 
 use super::Told;
+use crate::attention::Found;
 use crate::chart::Chart;
 use crate::explained;
 use crate::summary::staged::summary_json;
@@ -62,6 +63,7 @@ impl Explanation<'_> {
         let pipeline = self.pipeline;
         let mut json = summary_json(pipeline, self.throughput.as_ref());
         json["parameters"] = self.weights().json();
+        json["attention"] = json!(sight(pipeline));
         json["crossings"] = crossings_json(pipeline);
         json["schedule_name"] = json!(kind(pipeline).map(Kind::name));
         json["bubble"] = json!(self.timeline.bubble());
@@ -74,6 +76,11 @@ impl Explanation<'_> {
         let graphs = self.pipeline.stages.iter().map(|stage| &stage.plan.graph);
         Weights::of(graphs, &self.pipeline.recipe.roles, None)
     }
+}
+
+/// Which keys its queries see, in words.
+fn sight(pipeline: &Pipeline) -> Option<String> {
+    Found::of(pipeline.stages.iter().map(|stage| &stage.plan.graph)).sight()
 }
 
 /// What a picture of its schedule is called.
@@ -97,6 +104,9 @@ impl Told<'_, Pipeline> {
             counted(pipeline.schedule.groups.len(), "group"),
             counted(pipeline.micro_batches(), "micro-batch")
         ));
+        if let Some(sight) = sight(pipeline) {
+            self.line(&format!("attention   {sight}"));
+        }
         for pin in explained::pinned(pipeline.stages.iter().map(|it| &it.plan)) {
             self.line(&format!("pinned      {pin}"));
         }

@@ -64,7 +64,11 @@ fn stages(pipeline: &Pipeline) -> Vec<(String, String, String)> {
     let mut alike: Vec<(Vec<usize>, String)> = Vec::new();
     for (number, stage) in pipeline.stages.iter().enumerate() {
         let next = pipeline.stages.get(number + 1).map(|next| next.first_block - stage.first_block);
-        let blocks = next.map_or("the last blocks".to_owned(), |count| format!("{count} blocks"));
+        let blocks = match next {
+            Some(count) => quantity::counted(count, "block"),
+            None if number == 0 => "all blocks".to_owned(),
+            None => format!("blocks from {} to the last", stage.first_block),
+        };
         let (times, _) = stage.plan.phases(pipeline.schedule.splits_backward);
         let words = format!(
             "{blocks}, mesh {}, {} forward, {} backward; {}",

@@ -33,26 +33,26 @@ fn states_split_along_the_axis_of_the_data() {
 #[test]
 fn parameters_split_in_products() {
     let tensor = Ways { tensor: Some("b"), ..NONE };
-    said("b=2", tensor, expect!["tensor parallel over b: columns then rows, for 98 % of the parameters"]);
+    said("b=2", tensor, expect!["tensor parallel over b: columns then rows (98 % of the parameters)"]);
     said(
         "b=2",
         Ways { sequence: Some("b"), ..tensor },
         expect![
-            "tensor parallel over b: columns then rows, for 98 % of the parameters; sequence parallel over b"
+            "tensor parallel over b: columns then rows (98 % of the parameters); sequence parallel over b"
         ],
     );
     said(
         "a=2,b=2",
         Ways { tensor: Some("b"), sequence: Some("b"), ..ZERO_1 },
         expect![
-            "data parallel over a; ZeRO-1 over a; tensor parallel over b: columns then rows, for 98 % of the parameters; sequence parallel over b"
+            "data parallel over a; ZeRO-1 over a; tensor parallel over b: columns then rows (98 % of the parameters); sequence parallel over b"
         ],
     );
     said(
         "a=2,b=2",
         Ways { tensor: Some("b"), ..ZERO_3 },
         expect![
-            "data parallel over a; ZeRO-3 (FSDP) over a; tensor parallel over b: columns then rows, for 98 % of the parameters"
+            "data parallel over a; ZeRO-3 (FSDP) over a; tensor parallel over b: columns then rows (98 % of the parameters)"
         ],
     );
     said("c=2", Ways { context: Some("c"), ..NONE }, expect!["context parallel over c"]);
@@ -69,17 +69,17 @@ fn parameters_that_differ_are_counted() {
     said(
         "a=2",
         down,
-        expect!["data parallel over a; ZeRO-1 over a for 51 % of the parameters, ZeRO-3 (FSDP) for 49 %"],
+        expect!["data parallel over a; ZeRO-1 over a (51 % of the parameters), ZeRO-3 (FSDP) of 49 %"],
     );
     said(
         "a=2",
         Ways { only: Some("up"), parameters: None, ..down },
-        expect!["data parallel over a; ZeRO-1 over a for 51 % of the parameters, ZeRO-2 for 49 %"],
+        expect!["data parallel over a; ZeRO-1 over a (51 % of the parameters), ZeRO-2 of 49 %"],
     );
     said(
         "a=2",
         Ways { only: Some("norm"), moments: None, ..down },
-        expect!["data parallel over a; ZeRO-3 (FSDP) over a for 2 % of the parameters"],
+        expect!["data parallel over a; ZeRO-3 (FSDP) over a (2 % of the parameters)"],
     );
     said("a=2,c=2", Ways { moments: Some("c"), ..DATA }, expect!["data parallel over a; ZeRO-1 over c"]);
 }
