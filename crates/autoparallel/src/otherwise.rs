@@ -141,19 +141,8 @@ fn place(dims: &[Vec<LoopId>], it: LoopId) -> Option<usize> {
     dims.iter().position(|dim| dim.contains(&it))
 }
 
-/// What the best plan of a manner takes: products and attention split as far as the manner splits
-/// them, everything else as is best within it.
-pub fn of_manner(
-    manner: Manner,
-    prepared: &Prepared,
-    header: &plan::ModelFile,
-    target: &Target<'_>,
-) -> Result<Price, Failure> {
-    let plan = plan_of(manner, prepared, header, target)?;
-    Ok(plan.map_or_else(|price| price, |plan| Price::Seconds(plan.seconds())))
-}
-
-/// The best plan of a manner, or why there is none.
+/// The best plan of a manner, or why there is none: products and attention split as far as the manner splits them,
+/// everything else as is best within it.
 pub fn plan_of(
     manner: Manner,
     prepared: &Prepared,

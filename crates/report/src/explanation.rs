@@ -20,7 +20,18 @@ use crate::weight_roles::Weights;
 pub mod staged;
 
 /// What plans made by hand cost, or why that is not known.
-pub type Others = Result<Vec<(Manner, Price)>, String>;
+pub type Others = Result<Vec<Usual>, String>;
+
+/// A plan as it is made by hand.
+pub struct Usual {
+    /// How it splits programs.
+    pub manner: Manner,
+    /// What it costs.
+    pub price: Price,
+    /// Pins by which the operations of the model are computed so, in the words of `--pin`; none where there is no such
+    /// plan.
+    pub pins: Vec<String>,
+}
 
 /// What a plan costs in which one operation is computed otherwise.
 pub struct Alternative<'a> {
@@ -30,8 +41,9 @@ pub struct Alternative<'a> {
     pub operation: &'a OperationStory,
     /// What the plan costs then.
     pub price: Price,
-    /// Pins by which it is computed so, wherever its block stands, in the words of `--pin`; none where no pin says it.
-    pub pins: Vec<String>,
+    /// Pins by which it is computed so, wherever its block stands, in the words of `--pin`, or why no pin says it; none
+    /// where there is no such plan.
+    pub pins: Result<Vec<String>, &'static str>,
 }
 
 /// What there is to say of a plan.
@@ -111,14 +123,17 @@ impl Explanation<'_> {
         let others = self.others.as_deref().unwrap_or_default();
         value["otherwise"] = others
             .iter()
-            .map(|(manner, it)| json!({ "manner": manner.name(), "price": price(it) }))
+            .map(|it| json!({ "manner": it.manner.name(), "price": price(&it.price), "pins": it.pins }))
             .collect();
         let alternatives = self.alternatives.as_deref().unwrap_or_default();
         value["alternatives"] = alternatives
             .iter()
             .map(|it| {
                 let origin = &it.operation.origin;
-                json!({ "block": it.block, "origin": origin, "price": price(&it.price), "pins": it.pins })
+                json!({
+                    "block": it.block, "origin": origin, "price": price(&it.price),
+                    "pins": it.pins.as_deref().unwrap_or_default(), "why_no_pin": it.pins.as_ref().err()
+                })
             })
             .collect();
         value["attention"] = json!(Found::of([&self.plan.graph]).sight());
@@ -217,10 +232,10 @@ impl Told<'_, Plan> {
         }
     }
 
-    fn search(&mut self, others: &[(Manner, Price)]) {
+    fn search(&mut self, others: &[Usual]) {
         let (space, mut how) = (&self.of.space, proof(self.of));
-        let fastest = others.iter().filter(|(_, price)| is_faster(price, self.of.seconds()));
-        for (manner, _) in fastest {
+        let fastest = others.iter().filter(|it| is_faster(&it.price, self.of.seconds()));
+        for Usual { manner, .. } in fastest {
             // A search of another, smaller space looks at more of it.
             how += &format!("; {}, which lies outside of what was searched, is faster", manner.name());
         }
@@ -236,11 +251,11 @@ impl Told<'_, Plan> {
         ));
     }
 
-    fn otherwise(&mut self, others: &[(Manner, Price)]) {
+    fn otherwise(&mut self, others: &[Usual]) {
         let now = self.of.seconds();
         self.line("\notherwise, by the same prices (weights may lie split and be fetched)");
         self.line(&format!("  {:<42} {:>12}", "this plan", seconds(now)));
-        for (manner, price) in others {
+        for Usual { manner, price, pins: _ } in others {
             let more = more(price, now);
             self.line(&format!("  {:<42} {:>12}{more}", manner.name(), price.to_string()));
         }

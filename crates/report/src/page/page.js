@@ -329,6 +329,10 @@ function detail(row, it, block) {
       element("button", { class: "next", "data-command": other.command, onclick: () => ask({ way: 0,
         pins: [...asked.pins.filter((it) => !other.pins.includes(it)), ...other.pins] }) }, "plan it so"),
       element("button", { class: "copy", onclick: (event) => copy(event.target, other.command) }, "copy the command")),
+    other && !other.command && other.pins.length > 0 && element("div", { class: "quiet" }, "pins that say how it is " +
+      "computed then: ", element("code", {}, other.pins.join(", ")), "; of generation they are of both steps, and this is " +
+      "the price of one"),
+    other?.why_no_pin && element("div", { class: "quiet" }, "no pin says how it is computed then: " + other.why_no_pin),
     element("div", {}, "in other words: ", element("code", {}, "--pin '" + pinOf(it) + "'"), " ",
       said.again.length > 0 && element("button", { class: "pin", onclick: () => pin(pinOf(it)) }, "pin it")))));
 }
@@ -523,9 +527,10 @@ function otherwise() {
   if (!said.otherwise.length) return;
   const rows = said.otherwise.map((it) => [it.manner, it.price.seconds ? time(it.price.seconds) :
     it.price.missing_bytes ? "does not fit: " + size(it.price.missing_bytes) + " too few" : it.price.impossible,
-    it.price.seconds ? more(it.price.seconds) : ""]);
-  section("otherwise", "What is usually done, by the same prices", table(["", "step", ""], [["this plan",
-    time(said.seconds), ""], ...rows], [1, 2]));
+    it.price.seconds ? more(it.price.seconds) : "", it.command ? element("button", { class: "copy", "data-command":
+    it.command, onclick: (event) => copy(event.target, it.command) }, "copy the command") : ""]);
+  section("otherwise", "What is usually done, by the same prices", table(["", "step", "", ""], [["this plan",
+    time(said.seconds), "", ""], ...rows], [1, 2]));
 }
 
 // --- Planned otherwise ------------------------------------------------------------------------------------------

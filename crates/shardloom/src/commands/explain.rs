@@ -17,7 +17,7 @@ use driver::pipeline::{Prepared, Target};
 use files::{Doing, Failure, Of};
 use files::{machine, plan_file, written};
 use report::explained::{self, BlockStory};
-use report::explanation::{Alternative, Explanation};
+use report::explanation::{Alternative, Explanation, Usual};
 use report::summary::generation::{in_json, in_words};
 use report::throughput;
 
@@ -139,12 +139,17 @@ fn others(
     prepared: &Prepared,
     machine: &Machine,
     context: &Context<'_, '_>,
-) -> Result<Vec<(Manner, Price)>, Failure> {
+) -> Result<Vec<Usual>, Failure> {
     let steps = rewrite::Steps::One;
     let target = Target { capacity: plan.capacity, steps, ..Target::of(machine, &plan.mesh) };
     let priced = Manner::ALL.into_iter().map(|manner| {
         context.progress.say(format!("pricing: {}", manner.name()));
-        Ok((manner, otherwise::of_manner(manner, prepared, &plan.model, &target)?))
+        Ok(match otherwise::plan_of(manner, prepared, &plan.model, &target)? {
+            Ok(made) => {
+                Usual { manner, price: Price::Seconds(made.seconds()), pins: again::pins_of_all(&made) }
+            }
+            Err(price) => Usual { manner, price, pins: Vec::new() },
+        })
     });
     priced.collect()
 }
@@ -178,7 +183,7 @@ fn alternatives<'a>(
                         repetitions.filter_map(|it| it.nodes.get(operation.local.0).copied()).collect();
                     (Price::Seconds(made.seconds()), again::pins_of(plan, &made, &nodes))
                 }
-                Err(price) => (price, Vec::new()),
+                Err(price) => (price, Ok(Vec::new())),
             };
             alternatives.push(Alternative { block: &story.name, operation, price, pins });
         }

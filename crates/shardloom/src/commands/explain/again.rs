@@ -54,30 +54,36 @@ pub(crate) fn ways(content: &Content, file: Option<&str>, usable: Option<u64>) -
     ways
 }
 
+/// Why no pin says how an operation is computed.
+const OF_GRADIENTS: &str =
+    "a pin is of forward operations, and this one goes with them: pin the forward operation that it is of";
+const OF_ANOTHER: &str = "the step in which it is not computed so has another operation in its place";
+const OF_OTHERS: &str =
+    "other operations of its name are computed in other ways, and a pin is of all of a name";
+
 /// Pins by which operations, which stand at the same place of equal blocks, are computed as in another plan of the
-/// same program: one for all where a name with `*` is of no other operation, else one for each. None where no pin
-/// says it: of operations that are not the model's, or of names that others have too.
-pub(crate) fn pins_of(plan: &Plan, made: &Plan, nodes: &[NodeId]) -> Vec<String> {
+/// same program: one for all where a name with `*` is of no other operation, else one for each. Or why no pin says it.
+pub(crate) fn pins_of(plan: &Plan, made: &Plan, nodes: &[NodeId]) -> Result<Vec<String>, &'static str> {
     let mut named: BTreeMap<String, BTreeSet<&str>> = BTreeMap::new();
     for &node in nodes {
+        if plan.graph.node(node).phase != Phase::Forward {
+            return Err(OF_GRADIENTS);
+        }
         let Some(Assignment::Computed { partition, .. }) = made.assignments.get(node.0) else {
-            return Vec::new();
+            return Err(OF_ANOTHER);
         };
         let (one, other) = (plan.graph.node(node), made.graph.node(node));
-        if one.op != other.op || one.phase != Phase::Forward {
-            return Vec::new();
+        if one.op != other.op || other.phase != Phase::Forward {
+            return Err(OF_ANOTHER);
         }
         named.entry(partition.display(&made.mesh).to_string()).or_default().insert(&one.origin);
     }
-    let loops = |node: NodeId| match &made.assignments[node.0] {
-        Assignment::Computed { partition, .. } => partition.loops.len(),
-        Assignment::Prepared => 0,
-    };
+    let loops = nodes.first().and_then(|it| loops_of(made, *it));
     let wanted: BTreeSet<NodeId> = nodes.iter().copied().collect();
     let meant = |names: &[String]| -> BTreeSet<NodeId> {
         let is_meant = |node: &NodeId| {
             let is_called = |name: &String| is_called(made.graph.node(*node), name);
-            loops(*node) == loops(nodes[0]) && names.iter().any(is_called)
+            loops_of(made, *node) == loops && names.iter().any(is_called)
         };
         made.graph.node_ids().filter(is_meant).collect()
     };
@@ -87,17 +93,59 @@ pub(crate) fn pins_of(plan: &Plan, made: &Plan, nodes: &[NodeId]) -> Vec<String>
     if let [(partition, origins)] = &named.iter().collect::<Vec<_>>()[..] {
         let pattern = origins.first().map(|it| starred(it)).into_iter().collect::<Vec<_>>();
         if meant(&pattern) == wanted {
-            return with(&pattern, partition);
+            return Ok(with(&pattern, partition));
         }
     }
     let all: Vec<String> = named.values().flatten().map(|it| (*it).to_owned()).collect();
     if all.is_empty() || meant(&all) != wanted {
-        return Vec::new();
+        return Err(OF_OTHERS);
     }
     let each = named.iter().flat_map(|(partition, origins)| {
         with(&origins.iter().map(|it| (*it).to_owned()).collect::<Vec<_>>(), partition)
     });
-    each.collect()
+    Ok(each.collect())
+}
+
+/// How many loops the partition of an operation is of; none if it is not computed at every step.
+fn loops_of(plan: &Plan, node: NodeId) -> Option<usize> {
+    match &plan.assignments[node.0] {
+        Assignment::Computed { partition, .. } => Some(partition.loops.len()),
+        Assignment::Prepared => None,
+    }
+}
+
+/// Pins by which all operations of a model are computed as in a plan: where all of as many loops are computed alike
+/// one for these, else one for each name, with `*` where that is of no others. Names that are of operations that are
+/// computed in several ways have none.
+pub(crate) fn pins_of_all(made: &Plan) -> Vec<String> {
+    let mut by_loops: BTreeMap<usize, Vec<(NodeId, String)>> = BTreeMap::new();
+    for node in made.graph.node_ids().filter(|it| made.graph.node(*it).phase == Phase::Forward) {
+        if let Assignment::Computed { partition, .. } = &made.assignments[node.0] {
+            let text = partition.display(&made.mesh).to_string();
+            by_loops.entry(partition.loops.len()).or_default().push((node, text));
+        }
+    }
+    let mut pins = Vec::new();
+    for alike in by_loops.values() {
+        let of = |pattern: &str| -> BTreeSet<&str> {
+            let called = alike.iter().filter(|(node, _)| is_called(made.graph.node(*node), pattern));
+            called.map(|(_, text)| text.as_str()).collect()
+        };
+        let mut patterns = BTreeSet::from(["*".to_owned()]);
+        if of("*").len() > 1 {
+            let origin = |node: &NodeId| &made.graph.node(*node).origin;
+            let named = alike.iter().map(|(node, _)| origin(node));
+            patterns = named
+                .map(|name| if of(&starred(name)).len() > 1 { name.clone() } else { starred(name) })
+                .collect();
+        }
+        for pattern in &patterns {
+            if let [text] = of(pattern).into_iter().collect::<Vec<_>>()[..] {
+                pins.push(format!("{pattern}={text}"));
+            }
+        }
+    }
+    pins
 }
 
 /// A name whose numbers may be others.

@@ -72,18 +72,23 @@ pub(super) fn write(
         }
         _ => Vec::new(),
     };
+    // Of generation a pin is of both steps.
+    let way = ways.first().filter(|_| matches!(content, Content::Plan(_)));
+    let command = |it: &Value| {
+        let pins: Vec<String> = it["pins"].as_array().into_iter().flatten().map(text).collect();
+        json!(way.filter(|_| !pins.is_empty()).map(|it| it.with_pins(&pins)))
+    };
     let mut alternatives = Vec::new();
     for (program, _) in &about.programs {
         let own = listed(said, &program.name, "alternatives");
         alternatives.extend(own.into_iter().map(|mut it| {
             it["program"] = json!(program.name);
-            let pins: Vec<String> = it["pins"].as_array().into_iter().flatten().map(text).collect();
-            // Of generation a pin is of both steps.
-            let way = ways.first().filter(|_| !pins.is_empty() && matches!(content, Content::Plan(_)));
-            it["command"] = json!(way.map(|it| it.with_pins(&pins)));
+            it["command"] = command(&it);
             it
         }));
     }
+    let mut otherwise = listed(said, "decode", "otherwise");
+    otherwise.iter_mut().for_each(|it| it["command"] = command(it));
     let page = json!({
         "title": about.title,
         "path": arguments.plan.display().to_string(),
@@ -101,7 +106,7 @@ pub(super) fn write(
         "memory": about.memory(said),
         "machine": machine(about.machine, on),
         "limits": limits,
-        "otherwise": listed(said, "decode", "otherwise"),
+        "otherwise": otherwise,
         "alternatives": alternatives,
         "exports": exports(&explained),
         "again": ways.iter().map(Way::json).collect::<Vec<_>>(),
