@@ -24,17 +24,17 @@ const WHY: [(&str, &str); 3] = [
         "llama3_70b_64gpu_gb200_nvfp4",
         "releases of one year have published it with 7.35, 7.19, 6.69 and 6.74 s, as products of 4 bits became faster, and \
          their rate beside those of 8 bits, 1.29, is fitted to some of these: 60 % of the step are products, and with a \
-         rate of 1.63 it were as published; no host is waited for",
+         rate of 1.63 it would be as published; no host is waited for",
     ),
     (
         "qwen3_30b_a3b_16gpu_h100_fp8cs",
         "the time of a host to start experts is fitted to published runs that do not say what of them ran as graphs, and \
          some of it did: what graphs take off is taken off twice. A third of the step is waited for the host; \
-         without graphs it were priced 15.3 % too long",
+         without graphs it would be priced 15.3 % too long",
     ),
     (
         "qwen3_30b_a3b_8gpu_b200_fp8mx",
-        "the same; without graphs it were priced 0.8 % too long, which two errors made",
+        "the same; without graphs it would be priced 0.8 % too long, which two errors made",
     ),
 ];
 
