@@ -162,7 +162,7 @@ fn the_year_of_a_framework_is_asked_for() {
     let expected = "error: `--framework-year` goes with `--bridge`: the figures of the other frameworks have no trend by the year\n";
     assert_eq!(fails(1, &call), expected);
     let call = ["score", "--bridge", &file, "--machine", "gb200-186g-64x", "--framework-year", "7"];
-    assert!(fails(2, &call).contains("expected a year from 2017 to 2099"));
+    assert!(fails(1, &call).contains("expected a year from 2017 to 2099"));
 }
 
 /// A setup that does not fit is told what makes it fit, and what the step takes then.
