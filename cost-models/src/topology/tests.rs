@@ -193,7 +193,7 @@ fn groups_that_share_adapters_have_equal_parts() {
     let cluster = topology("v100-32g-16x");
     let alone = cluster.alone(&[0, 8]).unwrap();
     assert_eq!(alone.across.map(gigabytes), Some(12.5));
-    assert_eq!(alone.clone().among(2), cluster.group(&[0, 8]).unwrap());
-    assert_eq!(alone.clone().among(1), alone);
+    assert_eq!(alone.among(2), cluster.group(&[0, 8]).unwrap());
+    assert_eq!(alone.among(1), alone);
     assert_eq!(cluster.group(&[0, 1]).unwrap().among(8).across, None);
 }

@@ -240,7 +240,7 @@ fn weight_group(job: &Job<'_>) -> Group {
         job.cluster.group((job.cluster.node() / job.setup.tp).clamp(1, job.data.size), job.setup.tp);
     match (job.setup.zero, in_node) {
         (Zero::WeightsInNode, Ok(group)) => group,
-        _ => job.data.clone(),
+        _ => job.data,
     }
 }
 
@@ -336,7 +336,7 @@ fn update(job: &Job<'_>) -> Seconds {
     }
     let (dense, experts) = parameters(job);
     let share = |group: &Group| if setup.zero == Zero::Nothing { 1.0 } else { exact(group.size) };
-    let data = if setup.zero == Zero::WeightsInNode { weight_group(job) } else { job.data.clone() };
+    let data = if setup.zero == Zero::WeightsInNode { weight_group(job) } else { job.data };
     let updated = dense / share(&data) + experts / share(&job.expert_data);
     job.touch(job.figure(Figure::UpdateBytes) * updated)
 }

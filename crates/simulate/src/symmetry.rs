@@ -322,7 +322,7 @@ impl Graph<'_> {
             }
         }
         let Meeting { group, ends, .. } = &self.meetings[first];
-        GroupClass { group: group.clone(), ends: *ends, loads, busiest }
+        GroupClass { group: *group, ends: *ends, loads, busiest }
     }
 
     /// The class of which a rank is the first.
