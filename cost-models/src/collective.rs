@@ -156,11 +156,16 @@ pub fn routed(machine: &Machine, group: &Group, all: Bytes, rows: &RoutedRows) -
         return all_to_all(machine, group, moved) + copies(moved);
     }
     let relayed = Bytes(rows.of_set(all.0, group.size) / rows.by);
-    // Where sets are not nodes, both go between all.
-    let [within, between] = group.by_nodes().filter(|it| it[0].size == rows.by).unwrap_or([*group; 2]);
-    let exchanged = all_to_all(machine, &within, moved).max(all_to_all(machine, &between, relayed));
-    let marks = all_to_all(machine, &between, Bytes(rows.marks(group.size)));
-    marks + exchanged + copies(moved) + copies(relayed)
+    let marks = Bytes(rows.marks(group.size));
+    let exchanged = match group.by_nodes().filter(|it| it[0].size == rows.by) {
+        Some([within, between]) => {
+            let rows = all_to_all(machine, &within, moved).max(all_to_all(machine, &between, relayed));
+            all_to_all(machine, &between, marks) + rows
+        }
+        // Where sets are not nodes, all go over the same links.
+        None => [marks, moved, relayed].into_iter().map(|it| all_to_all(machine, group, it)).sum(),
+    };
+    exchanged + copies(moved) + copies(relayed)
 }
 
 /// Time for every rank of the group to send `message` bytes to the next one, at the same time.

@@ -184,6 +184,13 @@ impl Partition {
         }
     }
 
+    /// The same but for how blocks and rows are exchanged, which no layout shows and no pin says: blocks go one way and
+    /// have two slots, rows go straight.
+    #[must_use]
+    pub fn exchanged_plainly(&self) -> Self {
+        Self { ways: Ways::One, slots: Slots::Two, routed_by: 1, ..self.clone() }
+    }
+
     /// The partitions of one way that this is, each over its part of the loop that time turns.
     pub fn each_way(&self) -> Vec<Self> {
         let forth = Self { ways: Ways::One, ..self.clone() };

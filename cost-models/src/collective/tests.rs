@@ -235,7 +235,8 @@ fn rows_cross_to_a_node_once() {
     let [straight, by_sets] = [1, 8].map(|by| routed(&machine, &group, all, &rows(by)));
     let [moved, relayed] = [rows(8).of_device(all.0, 16), rows(8).of_set(all.0, 16) / 8];
     assert_eq!(straight, all_to_all(&machine, &group, Bytes(moved)) + copies(moved));
-    let marks = all_to_all(&machine, &between, Bytes(2_048));
+    // A bit for each of 2,048 rows and 16 ranks, half of which stay.
+    let marks = all_to_all(&machine, &between, Bytes(4_096));
     let [inside, across] =
         [all_to_all(&machine, &within, Bytes(moved)), all_to_all(&machine, &between, Bytes(relayed))];
     assert_eq!(by_sets, marks + inside.max(across) + copies(moved) + copies(relayed));
@@ -243,6 +244,12 @@ fn rows_cross_to_a_node_once() {
     assert!((0.407..0.408).contains(&(exact(moved) / exact(all.0))), "{moved}");
     assert!((0.1245..0.1246).contains(&(exact(relayed) / exact(all.0))), "{relayed}");
     assert!(by_sets < straight);
+    // Sets that are no nodes: everything goes over the same links.
+    let halves =
+        [4_096, moved, rows(4).of_set(all.0, 16) / 4].map(|it| all_to_all(&machine, &group, Bytes(it)));
+    let of_halves =
+        halves.into_iter().sum::<Seconds>() + copies(moved) + copies(rows(4).of_set(all.0, 16) / 4);
+    assert_eq!(routed(&machine, &group, all, &rows(4)), of_halves);
     // Few devices of a node, or none beside, have nothing to gain.
     for ranks in [vec![0, 1], vec![0, 8], (0..12).collect()] {
         assert_eq!(self::group(&machine, ranks).by_nodes(), None);

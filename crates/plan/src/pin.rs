@@ -7,7 +7,7 @@ use crate::pattern::within;
 /// How operations of a name are computed, because a user said so.
 ///
 /// Which blocks each device computes, when, is fixed. Which way round a ring blocks go, and in how many
-/// slots, is not; nor whether rows are routed, unless it says so, nor how far each goes alone.
+/// slots, is not, nor of how many devices one passes rows on; nor whether rows are routed, unless it says so.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Pin {
     /// What they are called, or the module that they are in; `*` stands for any text.

@@ -4,7 +4,8 @@
 //! all-gather. A message is a meeting of all members in which each takes what one of them has put
 //! down. Each block of a sum is made by one rank, from the addends in the order of the
 //! communicator's ranks: all have the same bits, whatever the timing. Narrow numbers (bf16, f16)
-//! are added in f32 and rounded once, by the kernel that sums, however many ranks there are; single
+//! are added in f32 and rounded once, by the kernel that sums, however many ranks there are (what is made of rows that
+//! one rank of a set passes on, twice); single
 //! elements of sixteen ranks and more are added in another order, the same everywhere.
 
 use std::ops::Range;

@@ -6,7 +6,7 @@ use std::fmt;
 use std::sync::Arc;
 
 use plan::{Pin, is_called, partition_in_words};
-use planner_ir::{Graph, Mesh, Node, NodeId, Partition, Slots, Ways, parse_partition};
+use planner_ir::{Graph, Mesh, Node, NodeId, Partition, parse_partition};
 use rewrite::Space;
 
 use crate::section::{Cut, Repetition, Section};
@@ -157,8 +157,8 @@ impl fmt::Display for FixedError {
             Self::Text(pin, error) => write!(f, "`--pin {pin}` has no partition: {error}"),
             Self::Exchange(pin) => write!(
                 f,
-                "`--pin {pin}` says how blocks are exchanged, which is always chosen: leave `both ways` and \
-                 `in place` out"
+                "`--pin {pin}` says how blocks are exchanged, which is always chosen: leave `both ways`, `in place` \
+                 and `by` out"
             ),
             Self::Choices(pin, operation, choices) => {
                 write!(f, "`--pin {pin}`: `{operation}` cannot be computed so, expected one of")?;
@@ -188,7 +188,7 @@ pub(crate) fn pins(fixed: &[Fixed], graphs: &[&Graph], mesh: &Mesh) -> Result<Ve
     for it in fixed.iter().filter(|it| graphs.iter().any(|graph| it.is_in(graph))) {
         let partition = parse_partition(mesh, &it.partition);
         let partition = partition.map_err(|error| FixedError::Text(it.clone(), error.to_string()))?;
-        if partition.ways == Ways::Both || partition.slots == Slots::One {
+        if partition != partition.exchanged_plainly() {
             return Err(FixedError::Exchange(it.clone()));
         }
         let pin = Pin { operations: it.operations.clone(), partition };

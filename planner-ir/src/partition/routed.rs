@@ -109,7 +109,8 @@ impl Partition {
     /// Which rows go between the devices of a group; none if no rows are routed.
     pub fn routed_rows(&self, loops: &Loops) -> Option<RoutedRows> {
         let Routing { rows, parts, used } = loops.routed.filter(|_| !self.routed.is_empty())?;
-        let blocks: u64 = self.loops[rows.0].iter().chain(&self.routed).map(|digit| digit.size).product();
+        let digits = self.loops[rows.0].iter().chain(&self.routed).filter(|digit| !digit.is_free());
+        let blocks: u64 = digits.map(|digit| digit.size).product();
         let count = loops.get(rows).size.checked_div(blocks)?;
         Some(RoutedRows { count, used, parts: loops.get(parts).size, by: self.routed_by })
     }
@@ -143,10 +144,9 @@ impl RoutedRows {
         self.share(amount, group / self.by.max(1))
     }
 
-    /// The marks that a device gets from other sets (bytes).
+    /// The marks of a device's rows for all sets, its own included (bytes).
     pub fn marks(&self, group: u64) -> u64 {
-        let sets = group / self.by.max(1);
-        if self.by > 1 { (sets - 1) * self.by * self.count.div_ceil(8) } else { 0 }
+        if self.by > 1 { group / self.by * self.by * self.count.div_ceil(8) } else { 0 }
     }
 
     /// What a device is expected to get from others, where each has so many bytes of rows at rest.
@@ -156,14 +156,17 @@ impl RoutedRows {
     ///
     /// ```text
     /// straight      S (g − 1) share of a device
-    /// by sets       S (s − 1) share of a set + S (g − s) share of a device + marks
+    /// by sets       S (s − 1) share of a set + S (g − s) share of a device + marks of other sets
     /// ```
     ///
     /// What is made of rows comes back the same way: it is added up within a set first.
     pub fn received(&self, own: u64, group: u64) -> u64 {
-        let sets = if self.by > 1 { group / self.by } else { 1 };
-        let across = if self.by > 1 { self.of_set(own.saturating_mul(sets - 1), group) } else { 0 };
-        across + self.of_device(own.saturating_mul(group - sets), group) + self.marks(group)
+        if self.by <= 1 {
+            return self.of_device(own.saturating_mul(group - 1), group);
+        }
+        let sets = group / self.by;
+        let across = self.of_set(own.saturating_mul(sets - 1), group) + self.marks(group) / sets * (sets - 1);
+        across + self.of_device(own.saturating_mul(group - sets), group)
     }
 
     /// How much of an amount that is spread evenly over rows is of those that use a part of one of so many equal

@@ -134,6 +134,7 @@ fn rows_are_routed_over_the_axes_that_split_their_parts() {
             Partition { routed_by: by, ..parse_partition(&mesh, "[-,a.b,-,-] routes a.b").unwrap() };
         let expected = if right { Ok(()) } else { Err(PartitionError::RoutedBy(by, 6)) };
         assert_eq!(of_sets.check(&mesh, &loops), expected, "{by}");
+        assert_eq!(of_sets.exchanged_plainly().display(&mesh).to_string(), "[-,a.b,-,-] routes a.b");
         let text = of_sets.display(&mesh).to_string();
         assert_eq!(parse_partition(&mesh, &text), Ok(of_sets));
     }

@@ -251,7 +251,7 @@ fn what_cannot_be_fixed() {
     assert_eq!(
         refused(2, &["*/c_fc/*=4 steps both ways [-,a,(a+@t:4),-]"]),
         "error: no plan on mesh 4: `--pin */c_fc/*=4 steps both ways [-,a,(a+@t:4),-]` says how blocks are \
-         exchanged, which is always chosen: leave `both ways` and `in place` out\n"
+         exchanged, which is always chosen: leave `both ways`, `in place` and `by` out\n"
     );
     assert_eq!(
         refused(1, &["tp=2"]),

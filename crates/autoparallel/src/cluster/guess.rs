@@ -168,7 +168,7 @@ impl<'a> Sizes<'a> {
             let (count, used) = self.experts.map_or((1, 1), |it| (it.1, it.2));
             let near = group.by_nodes().map_or(1, |it| it[0].size);
             let way = |by: u64| {
-                let rows = RoutedRows { count: 0, used, parts: count, by };
+                let rows = RoutedRows { count: 1, used, parts: count, by };
                 routed(self.machine, &group, bytes(of_rows), &rows).0
             };
             5.0 * way(1).min(way(near)) * self.blocks / groups

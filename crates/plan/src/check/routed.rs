@@ -95,7 +95,7 @@ impl<'a> Routed<'a> {
         // for each row and device of a set goes ahead.
         let sets = group / by;
         let rows = self.partition.loops[self.rows.0].iter().chain(&self.partition.routed);
-        let blocks: u64 = rows.map(|it| it.size).product();
+        let blocks: u64 = rows.filter(|it| !all_held(it)).map(|it| it.size).product();
         let bits = by * (self.loops.loops[self.rows.0].size / blocks).div_ceil(8);
         let across = self.without_others(own * (sets - 1), sets) + bits * (sets - 1);
         self.mesh.devices() * (across + self.without_others(own * sets * (by - 1), group))

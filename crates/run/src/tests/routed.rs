@@ -25,7 +25,7 @@ const CASES: [(&[u64], &str); 13] = [
     (&[2, 4], "[-,b,a] routes b by 2"),
 ];
 
-const TOKENS: u64 = 24;
+const TOKENS: u64 = 120;
 const EXPERTS: u64 = 12;
 const HIDDEN: u64 = 4;
 const UNITS: u64 = 2;
@@ -130,6 +130,8 @@ fn rows_go_to_their_experts() {
                     let of = |origin: &Origin| matches!(*origin, Origin::Motion { node: it, moving: what, .. } if it == NodeId(node) && what == moving);
                     outcome.received.iter().filter(|it| of(&it.0)).map(|it| it.1).sum()
                 };
+                let rows = forward.routed_rows(&loops).unwrap();
+                assert_eq!(rows.count * EXPERTS, forward.operand(&loops, 1).local_type(&types[1]).elements());
                 let expected = bytes(&given["gates"], &sketch.plan, &forward, HIDDEN * dtype.bytes());
                 let moved = [
                     (0, Moving::Operand(0)),

@@ -184,6 +184,7 @@ fn what_cannot_be_fixed_is_refused() {
     assert!(matches!(refused(&[pin("/up", "[a,-,")]), FixedError::Text(..)));
     assert!(matches!(refused(&[pin("/relu", "[a,a]")]), FixedError::Choices(..)));
     assert!(matches!(refused(&[pin("/up", "2 steps both ways [a,-,(a+@t:2)]")]), FixedError::Exchange(_)));
+    assert!(matches!(refused(&[pin("/up", "[-,a,-] routes a by 2")]), FixedError::Exchange(_)));
     let twice = [pin("/*", "[a,-,-]"), pin("/down", "[-,a,-]")];
     assert!(matches!(refused(&twice), FixedError::Twice(.., operation) if operation == "/down"));
     // What is no operation of this program may be one of another stage.

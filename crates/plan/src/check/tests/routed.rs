@@ -5,28 +5,27 @@ use planner_ir::{AxisId, Mesh, parse_graph, parse_layout, parse_partition};
 use super::super::check;
 use crate::{Assignment, Copy, Plan, samples};
 
-/// Experts over four devices, and their gradients: two by two in groups that share experts.
-fn routed() -> Plan {
-    let graph = parse_graph(
-        r#"graph "experts" {
-  %0 = input "x" : f32[24,8]
-  %1 = input "gates" : f32[24,6]
-  %2 = weight "up" : f32[6,4,8]
-  %3 = weight "down" : f32[6,8,4]
-  %4 = input "dy" : f32[24,8]
-  %5 = experts activation=silu active=2 %0 %1 %2 %3 : f32[24,8] # origin "experts"
-  %6, %7, %8, %9 = experts_gradient activation=silu active=2 %0 %1 %2 %3 %4 : f32[24,8], f32[24,6], f32[6,4,8], f32[6,8,4] # origin "gradient"
+/// Experts over two groups of so many devices that share experts, and their gradients.
+fn routed(group: u64, [tokens, experts]: [u64; 2], routes: &str) -> Plan {
+    let text = r#"graph "experts" {
+  %0 = input "x" : f32[T,8]
+  %1 = input "gates" : f32[T,E]
+  %2 = weight "up" : f32[E,4,8]
+  %3 = weight "down" : f32[E,8,4]
+  %4 = input "dy" : f32[T,8]
+  %5 = experts activation=silu active=2 %0 %1 %2 %3 : f32[T,8] # origin "experts"
+  %6, %7, %8, %9 = experts_gradient activation=silu active=2 %0 %1 %2 %3 %4 : f32[T,8], f32[T,E], f32[E,4,8], f32[E,8,4] # origin "gradient"
   return "y" %5
 }
-"#,
-    )
-    .unwrap();
-    let mesh = Mesh::of_sizes(&[2, 2]);
+"#;
+    let text = text.replace("[T,", &format!("[{tokens},")).replace(",E]", &format!(",{experts}]"));
+    let graph = parse_graph(&text.replace("[E,", &format!("[{experts},"))).unwrap();
+    let mesh = Mesh::of_sizes(&[2, group]);
     // Of tokens, experts, units, the hidden size and again that.
-    let forward = parse_partition(&mesh, "[a,b,-,-,-] routes *3.b").unwrap();
-    let gradient = parse_partition(&mesh, "[a,b,-,-] routes *3.b").unwrap();
+    let forward = parse_partition(&mesh, &format!("[a,b,-,-,-] {routes}")).unwrap();
+    let gradient = parse_partition(&mesh, &format!("[a,b,-,-] {routes}")).unwrap();
     let mut plan = Plan { graph, mesh: mesh.clone(), ..samples::example() };
-    plan.machine.devices = 4;
+    plan.machine.devices = mesh.devices();
     plan.transfers.clear();
     plan.outputs = vec![Copy::Made];
     plan.estimate.clear();
@@ -57,7 +56,7 @@ fn routed() -> Plan {
 
 #[test]
 fn rows_that_are_routed_are_checked() {
-    let plan = routed();
+    let plan = routed(2, [24, 6], "routes *3.b");
     assert_eq!(check(&plan), Ok(()));
     // 6 rows at rest, of 8 numbers, of which a share of 1 - (3/6) (2/5) uses experts of the other device.
     let Assignment::Computed { bytes, .. } = &plan.assignments[0] else { unreachable!() };
@@ -83,4 +82,26 @@ fn rows_that_are_routed_are_checked() {
         let found = check(&wrong).unwrap_err();
         assert!(found.0.iter().any(|it| it.rule == rule), "{rule} is not among {found}");
     }
+}
+
+/// Of four devices two pass rows on for two each.
+#[test]
+fn rows_that_are_passed_on_are_checked() {
+    let plan = routed(4, [120, 8], "routes *3.b by 2");
+    assert_eq!(check(&plan), Ok(()));
+    // 15 rows at rest, of 8 numbers: to the other set a share of 1 - (4/8) (3/7), and of what the other device of a set
+    // has then, from two devices each, a share of 1 - (6/8) (5/7). For each row two bits go ahead.
+    let Assignment::Computed { bytes, .. } = &plan.assignments[0] else { unreachable!() };
+    assert_eq!(bytes[0], 8 * (378 + 446 + 2 * 2));
+    for (rule, by) in [("bytes", 1), ("partition", 0), ("partition", 3), ("partition", 4)] {
+        let mut wrong = plan.clone();
+        let Assignment::Computed { partition, .. } = &mut wrong.assignments[0] else { unreachable!() };
+        partition.routed_by = by;
+        let found = check(&wrong).unwrap_err();
+        assert!(found.0.iter().any(|it| it.rule == rule), "{rule} is not among {found}");
+    }
+    let mut wrong = plan.clone();
+    let Assignment::Computed { bytes, .. } = &mut wrong.assignments[0] else { unreachable!() };
+    bytes[0] += bytes[0] / 2;
+    assert!(check(&wrong).unwrap_err().0.iter().any(|it| it.rule == "bytes"));
 }

@@ -76,7 +76,8 @@ pub(crate) fn pins_of(plan: &Plan, made: &Plan, nodes: &[NodeId]) -> Result<Vec<
         if one.op != other.op || other.phase != Phase::Forward {
             return Err(OF_ANOTHER);
         }
-        named.entry(partition.display(&made.mesh).to_string()).or_default().insert(&one.origin);
+        let text = partition.exchanged_plainly().display(&made.mesh).to_string();
+        named.entry(text).or_default().insert(&one.origin);
     }
     let loops = nodes.first().and_then(|it| loops_of(made, *it));
     let wanted: BTreeSet<NodeId> = nodes.iter().copied().collect();
@@ -121,7 +122,7 @@ pub(crate) fn pins_of_all(made: &Plan) -> Vec<String> {
     let mut by_loops: BTreeMap<usize, Vec<(NodeId, String)>> = BTreeMap::new();
     for node in made.graph.node_ids().filter(|it| made.graph.node(*it).phase == Phase::Forward) {
         if let Assignment::Computed { partition, .. } = &made.assignments[node.0] {
-            let text = partition.display(&made.mesh).to_string();
+            let text = partition.exchanged_plainly().display(&made.mesh).to_string();
             by_loops.entry(partition.loops.len()).or_default().push((node, text));
         }
     }
