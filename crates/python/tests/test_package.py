@@ -357,7 +357,8 @@ class WhileItWorks(Case):
         until = time.monotonic() + 30
         while threads() > before and time.monotonic() < until:
             time.sleep(0.01)
-        self.assertEqual(threads(), before)
+        # Those of what was planned before may have ended meanwhile, too.
+        self.assertLessEqual(threads(), before)
 
 
 if __name__ == "__main__":
