@@ -64,32 +64,19 @@ impl<'a> Whole<'a> {
 
 /// Lets blocks go both ways, and rows pass through one device of a node, wherever they can and it is faster.
 pub(crate) fn settle(section: &Section, space: &mut Arc<Space>, mesh: &Mesh, prices: &dyn Prices) {
+    let ways = prices.ways();
     // What is faster so, for each list of choices: operations that are alike have one.
     let mut settled: BTreeMap<*const Choice, Option<Arc<[Choice]>>> = BTreeMap::new();
     let lists = section.graph.node_ids().zip(&space.choices);
     let lists: Vec<Option<Arc<[Choice]>>> = lists
         .map(|(id, choices)| {
             let faster = || {
-                let others = || choices.iter().map(|it| otherwise(&it.partition, prices));
-                others().any(|it| it.is_some()).then(|| {
-                    let whole = Whole::of(&section.graph, id);
-                    let all = choices.iter().zip(others());
-                    let all = all.map(|(choice, other)| {
-                        let other =
-                            other.filter(|it| is_faster(&whole, &space.layouts, choice, it, (mesh, prices)));
-                        other.map(|partition| Choice { partition, ..choice.clone() })
-                    });
-                    all.collect::<Vec<Option<Choice>>>()
-                })
+                let others: Vec<Option<Partition>> =
+                    choices.iter().map(|it| otherwise(&it.partition, ways, prices)).collect();
+                let whole = others.iter().any(Option::is_some).then(|| Whole::of(&section.graph, id));
+                faster(&whole?, &space.layouts, (choices, others), (mesh, prices))
             };
-            let settled = settled.entry(choices.as_ptr()).or_insert_with(|| {
-                let faster = faster()?;
-                let or_as_it_is =
-                    |(it, other): (&Choice, Option<Choice>)| other.unwrap_or_else(|| it.clone());
-                let any = faster.iter().any(Option::is_some);
-                any.then(|| choices.iter().zip(faster).map(or_as_it_is).collect())
-            });
-            settled.clone()
+            settled.entry(choices.as_ptr()).or_insert_with(faster).clone()
         })
         .collect();
     // Others may share the space.
@@ -101,25 +88,34 @@ pub(crate) fn settle(section: &Section, space: &mut Arc<Space>, mesh: &Mesh, pri
 
 /// The same partition in another manner, if there is one that may be faster: blocks that go both ways round rings that
 /// have two, or rows that pass through one device of a node.
-fn otherwise(partition: &Partition, prices: &dyn Prices) -> Option<Partition> {
-    if partition.steps >= LEAST_STEPS && prices.ways() == Ways::Both {
-        return Some(Partition { ways: Ways::Both, ..partition.clone() });
+fn otherwise(partition: &Partition, ways: Ways, prices: &dyn Prices) -> Option<Partition> {
+    if partition.steps >= LEAST_STEPS && ways == Ways::Both {
+        return Some(Partition { ways, ..partition.clone() });
     }
     let near = if partition.routed.is_empty() { 1 } else { prices.near(&partition.routed_axes()) };
     (near > 1).then(|| Partition { routed_by: near, ..partition.clone() })
 }
 
-/// Whether a choice can be made in another manner, and takes less time then.
-fn is_faster(
+/// The choices of an operation, each in its other manner where that can be and is faster; none if it never is.
+fn faster(
     whole: &Whole<'_>,
     layouts: &[Arc<[Layout]>],
-    choice: &Choice,
-    other: &Partition,
+    (choices, others): (&[Choice], Vec<Option<Partition>>),
     (mesh, prices): (&Mesh, &dyn Prices),
-) -> bool {
-    let time = |it: &Partition| whole.time(layouts, choice, it, prices);
-    // Most are no faster, and to check them all takes longer than to price them.
-    time(other) < time(&choice.partition) && other.check(mesh, &whole.loops).is_ok()
+) -> Option<Arc<[Choice]>> {
+    let is_faster = |choice: &Choice, other: &Partition| {
+        let time = |it: &Partition| whole.time(layouts, choice, it, prices);
+        // Most are no faster, and to check them all takes longer than to price them.
+        time(other) < time(&choice.partition) && other.check(mesh, &whole.loops).is_ok()
+    };
+    let mut any = false;
+    let settled = choices.iter().zip(others).map(|(choice, other)| {
+        let other = other.filter(|it| is_faster(choice, it));
+        any |= other.is_some();
+        Choice { partition: other.unwrap_or_else(|| choice.partition.clone()), ..choice.clone() }
+    });
+    let settled: Arc<[Choice]> = settled.collect();
+    any.then_some(settled)
 }
 
 /// An operation with one slot for what rotates.
