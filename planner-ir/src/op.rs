@@ -456,6 +456,20 @@ impl Op {
         }
     }
 
+    /// Whether each element of its result is one of an operand's, converted or not, zero, or a sum of such.
+    pub fn keeps_elements(&self) -> bool {
+        matches!(
+            self,
+            Self::Binary(Binary::Add)
+                | Self::Cast(_)
+                | Self::Concat { .. }
+                | Self::Pad { .. }
+                | Self::Reshape { .. }
+                | Self::Slice { .. }
+                | Self::Transpose { .. }
+        )
+    }
+
     /// Whether the operation leaves the bytes of its operand, of that type, as they are, so that
     /// its result is the same memory in another shape.
     ///

@@ -116,20 +116,22 @@ pub enum Beside {
     Behind,
 }
 
-/// When an exchange of a value, which may be prepared, for something in this phase, an operation or not, may run beside
-/// computing; nothing if it stands in the way, or is in the update.
+/// When an exchange of a value, which may be prepared or for sums of gradients alone, for something in this phase, an
+/// operation or not, may run beside computing; nothing if it stands in the way, or is in the update.
 #[must_use]
 pub fn beside(
     graph: &Graph,
     value: ValueId,
-    prepared: bool,
+    [prepared, for_sums]: [bool; 2],
     (read, by_operation): (Phase, bool),
 ) -> Option<Beside> {
     Clock::of(read)?;
     match &graph.value(value).source {
         Source::Weight(_) | Source::State(_) => Some(Beside::Ahead),
         Source::Result { .. } if prepared => Some(Beside::Ahead),
-        Source::Result { node, .. } if graph.node(*node).phase == Phase::Gradient => Some(Beside::Behind),
+        Source::Result { node, .. } if for_sums || graph.node(*node).phase == Phase::Gradient => {
+            Some(Beside::Behind)
+        }
         Source::Result { .. } | Source::Input(_) => {
             (by_operation && read == Phase::Gradient).then_some(Beside::Ahead)
         }
@@ -140,9 +142,10 @@ impl Plan {
     /// For each transfer, when it may run beside computing; nothing if it stands in the way.
     #[must_use]
     pub fn beside(&self) -> Vec<Option<Beside>> {
-        let prepared = self.graph.prepared();
+        let (prepared, for_sums) = (self.graph.prepared(), self.graph.for_sums());
         let of = |(transfer, read): (&Transfer, (Phase, bool))| {
-            let of = beside(&self.graph, transfer.value, prepared[transfer.value.0], read);
+            let value = transfer.value;
+            let of = beside(&self.graph, value, [prepared[value.0], for_sums[value.0]], read);
             of.filter(|_| transfer.travels())
         };
         self.transfers.iter().zip(self.transfer_reads()).map(of).collect()

@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 use std::fmt;
 
-use planner_ir::{Binary, Graph, Op, Phase, Source, StateKind, ValueId};
+use planner_ir::{Graph, Phase, Source, StateKind, ValueId};
 
 use crate::plan::{Assignment, Plan};
 use crate::summary::{Traffic, moved};
@@ -68,7 +68,7 @@ pub fn traffic(plan: &Plan) -> Vec<ValueTraffic> {
 /// The kind of each value.
 fn value_kinds(plan: &Plan) -> Vec<ValueKind> {
     let graph = &plan.graph;
-    let (stems, handed_on) = (stems(plan), handed_on(graph));
+    let (stems, for_sums) = (stems(plan), graph.for_sums());
     let mut kinds: Vec<ValueKind> = Vec::new();
     for value in graph.value_ids() {
         kinds.push(match &graph.value(value).source {
@@ -76,7 +76,7 @@ fn value_kinds(plan: &Plan) -> Vec<ValueKind> {
             Source::State(state) => of_state(state.kind),
             _ if stems[value.0] => ValueKind::Parameter,
             Source::Weight(_) => ValueKind::Parameter,
-            _ if handed_on[value.0] => ValueKind::Gradient,
+            _ if for_sums[value.0] => ValueKind::Gradient,
             Source::Result { node, .. } => of_phase(graph, graph.node(*node).phase, value),
         });
     }
@@ -107,38 +107,6 @@ fn of_phase(graph: &Graph, phase: Phase, value: ValueId) -> ValueKind {
         Phase::Update if number => ValueKind::Total,
         Phase::Gradient | Phase::Update => ValueKind::Gradient,
     }
-}
-
-/// For each value, whether all that becomes of its elements are elements of gradients of parameters:
-/// what an operation that makes gradients of activations and of parameters together, as that of
-/// experts does, makes of the latter.
-fn handed_on(graph: &Graph) -> Vec<bool> {
-    let mut handed_on = vec![true; graph.values.len()];
-    let mut used = vec![false; graph.values.len()];
-    for node in graph.nodes.iter().rev() {
-        let keeps = matches!(
-            node.op,
-            Op::Binary(Binary::Add)
-                | Op::Cast(_)
-                | Op::Concat { .. }
-                | Op::Pad { .. }
-                | Op::Reshape { .. }
-                | Op::Slice { .. }
-                | Op::Transpose { .. }
-        );
-        let on = keeps && (node.phase == Phase::Gradient || node.results.iter().all(|it| handed_on[it.0]));
-        for operand in &node.operands {
-            used[operand.0] = true;
-            handed_on[operand.0] &= on;
-        }
-        for result in &node.results {
-            handed_on[result.0] &= used[result.0];
-        }
-    }
-    for output in &graph.outputs {
-        handed_on[output.value.0] = false;
-    }
-    handed_on.iter().zip(&used).map(|(on, used)| *on && *used).collect()
 }
 
 /// For each value, whether it is a weight, a parameter, or computed from such and constants alone,

@@ -31,6 +31,12 @@ pub(crate) fn bytes(bytes: u64) -> String {
 /// If the plan has no such operation, or its program is not well formed.
 pub fn operation_in_words(plan: &Plan, node: usize) -> String {
     let it = &plan.graph.nodes[node];
+    // What is only for sums of gradients is spoken of as these are, whenever it is computed.
+    let adds = it.phase == Phase::Backward && it.op.keeps_elements() && {
+        let for_sums = plan.graph.for_sums();
+        it.results.iter().all(|result| for_sums[result.0])
+    };
+    let phase = if adds { Phase::Gradient } else { it.phase };
     match &plan.assignments[node] {
         Assignment::Prepared => "prepared".to_owned(),
         Assignment::Computed { partition, .. } => {
@@ -38,14 +44,14 @@ pub fn operation_in_words(plan: &Plan, node: usize) -> String {
             let loops = it.op.loops(&operands, &results);
             let family = (partition.steps > 1).then(|| {
                 let weights = it.operands.iter().map(|&value| is_weight(plan, value));
-                let gradient = it.phase == Phase::Gradient;
+                let gradient = phase == Phase::Gradient;
                 let weights: Vec<bool> = weights.chain(it.results.iter().map(|_| gradient)).collect();
-                let spoken = spoken(&loops, partition, (&operands, &results), (it.phase, &weights));
+                let spoken = spoken(&loops, partition, (&operands, &results), (phase, &weights));
                 in_time::family(&plan.mesh, &loops, partition, &spoken)
             });
             let examples = examples(&plan.graph);
             in_words(&plan.mesh, &loops, partition, family, |of| {
-                word(&it.op, it.phase, &loops, of).among(examples)
+                word(&it.op, phase, &loops, of).among(examples)
             })
         }
     }

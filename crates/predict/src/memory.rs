@@ -14,7 +14,7 @@
 //! How many micro-batches a stage holds: Narayanan et al., SC21, section 2.2, and Megatron-LM,
 //! `schedules.py`, for interleaved pipelines; Qi et al., ICLR 2024, for zero bubble.
 
-use ::schedule::held;
+use ::schedule::{held, held_apart};
 use cost_models::quantity::whole_bytes;
 use cost_models::units::{Bytes, exact};
 
@@ -93,7 +93,10 @@ fn of_stage(job: &Job<'_>, stage: usize) -> Held {
     let setup = job.setup;
     let layers = exact(setup.stages[stage]);
     let last = stage + 1 == setup.stages.len();
-    let kept = layer_activations(setup) * layers * in_flight(setup, stage);
+    let [whole, apart] = [in_flight(setup, stage), in_flight_apart(setup, stage)];
+    // What gradients of weights are made of: scores are not.
+    let left = kept_values(setup, Attention::Fused);
+    let kept = layers * (layer_activations(setup) * (whole - apart) + left * apart);
     let mut held = states(job, stage);
     // Recomputation for one layer is there besides, and values that the backward pass
     // works on.
@@ -142,9 +145,11 @@ fn half_of_products(setup: &Setup) -> f64 {
     exact(ELEMENT) * (token_values(setup) + exact(setup.tokens()) * columns / exact(setup.tp))
 }
 
-/// What is there of one layer while it is recomputed; nothing if nothing is.
+/// What is there of one layer while it is recomputed; nothing if nothing is, or all of it stays for the gradients of
+/// weights.
 fn working(setup: &Setup) -> f64 {
     match setup.recompute {
+        _ if schedule::kind(setup).splits_backward() => 0.0,
         Recompute::Full | Recompute::HalfOfLayers => kept_values(setup, attention::kernel(setup)),
         Recompute::Selective | Recompute::HalfOfProducts | Recompute::None => 0.0,
     }
@@ -190,6 +195,14 @@ fn dropout_masks(setup: &Setup) -> f64 {
 pub fn in_flight(setup: &Setup, stage: usize) -> f64 {
     let sizes = schedule::sizes(setup);
     real(held(schedule::kind(setup), sizes, stage)) / real(sizes[1])
+}
+
+/// Of how many of these only the gradients of weights are to be made.
+///
+/// What is left for them of a layer of GPT are 32 sbh bytes: Qi et al., ICLR 2024, table 1.
+fn in_flight_apart(setup: &Setup, stage: usize) -> f64 {
+    let sizes = schedule::sizes(setup);
+    real(held_apart(schedule::kind(setup), sizes, stage)) / real(sizes[1])
 }
 
 /// Weights, gradients and optimizer states of a stage.

@@ -114,6 +114,21 @@ pub fn held(kind: Kind, [groups, chunks, micro_batches]: [usize; 3], group: usiz
     held.min(chunks * micro_batches)
 }
 
+/// Of these, how many are there whose backward part is done or being done and whose gradients of weights are not made:
+/// of each there is what products were given and the gradients of what they make, whether values are computed again or
+/// not. None where both are one part.
+///
+/// Source: Qi et al., "Zero Bubble Pipeline Parallelism", ICLR 2024, table 1 and figure 3.
+pub fn held_apart(kind: Kind, sizes: [usize; 3], group: usize) -> usize {
+    let apart = match kind {
+        Kind::GPipe | Kind::OneForwardOneBackward | Kind::Eager | Kind::Interleaved => 0,
+        Kind::OneForwardOneBackwardDelayed | Kind::EagerDelayed | Kind::InterleavedDelayed => 1,
+        Kind::ZeroBubbleH1 => group + 1,
+        Kind::ZeroBubbleH2 => 2 * group + 1,
+    };
+    apart.min(held(kind, sizes, group))
+}
+
 /// A count as a number: schedules have fewer than four billion of anything.
 fn real(count: usize) -> f64 {
     f64::from(u32::try_from(count).unwrap_or(u32::MAX))

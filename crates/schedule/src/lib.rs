@@ -27,7 +27,7 @@ mod closed; // how long it takes where stages are equal
 
 use std::fmt;
 
-pub use closed::{bubble, closed_form, held, waiting};
+pub use closed::{bubble, closed_form, held, held_apart, waiting};
 pub use durations::{Crossing, DurationError, Durations, Overlap, StageTimes};
 pub use kind::{Kind, KindError, MAX_TASKS};
 pub use live::{Live, between, live};

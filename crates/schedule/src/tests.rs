@@ -86,6 +86,16 @@ fn a_stage_holds_as_many_micro_batches_as_its_schedule_is_known_for() {
 }
 
 #[test]
+fn gradients_of_weights_wait_for_as_many_micro_batches_as_the_schedule_is_known_for() {
+    for (kind, sizes) in small().into_iter().filter(|it| it.1[1] == 1) {
+        let verified = named(kind, sizes);
+        let last = verified.schedule().last_work();
+        let expected: Vec<usize> = (0..sizes[0]).map(|group| held_apart(kind, sizes, group)).collect();
+        assert_eq!(between(&verified, Work::Backward, last), expected, "{kind} {sizes:?}");
+    }
+}
+
+#[test]
 fn what_is_printed_is_read_again() {
     for (kind, sizes) in small() {
         let schedule = kind.schedule(sizes[0], sizes[1], sizes[2]).unwrap();

@@ -44,7 +44,8 @@ pub struct Expected {
 
 impl Expected {
     /// The fastest setup that fits of those that the framework runs and a plan can be, by its figures: of allowed ones.
-    pub fn fastest(&self, allowed: &dyn Fn(&Choice) -> bool) -> Result<Best, String> {
+    /// Devices hold no more than `most` (bytes).
+    pub fn fastest(&self, (allowed, most): (&dyn Fn(&Choice) -> bool, f64)) -> Result<Best, String> {
         let Setup { model, .. } = &self.setup;
         let devices = self.setup.devices();
         let space = Space::of(self.runner);
@@ -65,7 +66,7 @@ impl Expected {
             experts && reached && again.contains(&it.recompute) && allowed(it)
         };
         let search = Search { base: &self.setup, kinds: &self.kinds };
-        search.best(&space, &can_be).map_err(|error| error.to_string())
+        search.best(&space, (&can_be, most)).map_err(|error| error.to_string())
     }
 }
 

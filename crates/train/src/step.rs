@@ -3,7 +3,7 @@
 use std::collections::BTreeSet;
 
 use plan::{Recipe, matches};
-use planner_ir::{Graph, Source, Training};
+use planner_ir::{Graph, Phase, Source, Training, ValueId};
 use rewrite::Blocks;
 
 use crate::TrainError;
@@ -40,11 +40,33 @@ pub fn step(blocks: &Blocks, recipe: &Recipe) -> Result<Step, TrainError> {
     let carried = update(&mut tape, recipe, [sum, count]);
     let micro_batches = recipe.micro_batches;
     tape.to.training = Some(Training { micro_batches, carried });
+    add_at_once(&mut tape.to);
     let step = narrowed(pruned(&tape), recipe.precision);
     if recipe.precision.scaling().is_some() && !step.graph.nodes.iter().any(|it| it.op.has_scales()) {
         return Err(TrainError::Wide(recipe.precision));
     }
     Ok(step)
+}
+
+/// Adds to sums of gradients in the backward part what that makes of gradients of parameters, as the gradient of
+/// experts does: where gradients of parameters are a part of their own, what is not added is kept until that.
+fn add_at_once(graph: &mut Graph) {
+    let for_sums = graph.for_sums();
+    for id in graph.node_ids() {
+        let node = graph.node(id);
+        let only_adds = node.op.keeps_elements() && node.results.iter().all(|it| for_sums[it.0]);
+        if node.phase != Phase::Gradient || !only_adds {
+            continue;
+        }
+        let made = |value: &&ValueId| match graph.value(**value).source {
+            Source::Result { node, .. } => Some(graph.node(node).phase),
+            _ => None,
+        };
+        let mut given = node.operands.iter().filter_map(|it| Some((for_sums[it.0], made(&it)?))).peekable();
+        if given.peek().is_some() && given.all(|it| it == (true, Phase::Backward)) {
+            graph.nodes[id.0].phase = Phase::Backward;
+        }
+    }
 }
 
 /// The names of the weights that are trained: those of floating point, not frozen, that a gradient

@@ -1,11 +1,11 @@
 //! Tests of what does not need a model. Steps of real models are held against PyTorch in the tests
 //! of the whole.
 
-use plan::Tie;
-use planner_ir::parse_graph;
+use plan::{Loss, NoDecay, Precision, Recipe, Recompute, Tie};
+use planner_ir::{Binary, Op, Optimizer, Phase, Real, Source, StateKind, parse_graph, verify};
 
 use crate::late::late_conversions;
-use crate::{TrainError, tied};
+use crate::{TrainError, forward, step, tied};
 
 /// A copy becomes a use of the original, and what cannot be a copy is refused.
 #[test]
@@ -65,4 +65,56 @@ fn conversions_stand_where_they_are_read() {
     // What the last block but one reads is converted in the first, which does not read it.
     let in_two = late_conversions(&graph, &[0, 0, 0, 1, 1, 1, 1]);
     assert_eq!(in_two, [0, 1, 2, 4, 3, 5, 6]);
+}
+
+/// What the gradient of experts makes for their weights is added in the backward part, which makes it; what a product
+/// makes for a weight, the gates' here, is made and added when gradients of weights are.
+#[test]
+fn gradients_of_weights_are_added_when_they_are_made() {
+    let graph = parse_graph(
+        "graph \"\" {
+  %0 = input \"x\" : f32[8,4]
+  %1 = weight \"router\" : f32[4,3]
+  %2 = weight \"up\" : f32[3,6,4]
+  %3 = weight \"gate\" : f32[3,6,4]
+  %4 = weight \"down\" : f32[3,4,6]
+  %5 = contract \"ab,bc->ac\" %0 %1 : f32[8,3]
+  %6 = experts activation=silu active=3 %0 %5 %2 %3 %4 : f32[8,4]
+  %7 = reduce_sum dims=[0,1] %6 : f32[1,1]
+  %8 = reshape shape=[] %7 : f32[]
+  return \"loss\" %8
+}
+",
+    )
+    .unwrap();
+    let recipe = Recipe {
+        loss: Loss::Output("loss".to_owned()),
+        optimizer: Optimizer::Sgd { decay: Real(0.0) },
+        precision: Precision::Bf16,
+        micro_batches: 2,
+        clip: None,
+        no_decay: NoDecay::default(),
+        recompute: vec![],
+        roles: plan::Roles::default(),
+        spelled: vec![],
+    };
+    let blocks = rewrite::blocks(&forward(&graph, &recipe).unwrap());
+    let recompute = vec![Recompute::Nothing; blocks.segments.len()];
+    let step = step(&blocks, &Recipe { recompute, ..recipe }).unwrap().graph;
+    verify(&step).unwrap();
+    let (sums, for_sums) = (step.sums(), step.for_sums());
+    let mut added = Vec::new();
+    for node in step.nodes.iter().filter(|it| it.op == Op::Binary(Binary::Add)) {
+        let Some(sum) = sums[node.results[0].0] else { continue };
+        let Source::State(state) = &step.value(sum).source else { panic!("{sum:?}") };
+        if state.kind == StateKind::Gradient {
+            added.push((state.name.as_str(), node.phase));
+        }
+    }
+    added.sort_unstable();
+    let [backward, gradient] = [Phase::Backward, Phase::Gradient];
+    assert_eq!(added, [("down", backward), ("gate", backward), ("router", gradient), ("up", backward)]);
+    let made = step.nodes.iter().find(|it| matches!(it.op, Op::ExpertsGradient { .. })).unwrap();
+    let only: Vec<bool> = made.results.iter().map(|it| for_sums[it.0]).collect();
+    assert_eq!(only, [false, false, true, true, true]);
 }

@@ -14,7 +14,7 @@ use super::depends::Depends;
 use super::depends::stretches;
 use crate::action::{Action, Collective, CollectiveKind, CommunicatorId, Further};
 use crate::expected::number;
-use crate::program::{Instruction, Program};
+use crate::program::{Instruction, Program, Stream};
 use crate::storage::ALIGNMENT;
 
 /// How much longer than its start an exchange may take that is done together with others, and how much longer
@@ -69,11 +69,14 @@ pub(super) fn bundled(mut program: Program, seconds: &[f64]) -> (Program, Vec<f6
 /// What an exchange has in common with those that it can be one with; nothing if it stays alone.
 fn key(program: &Program, instruction: &Instruction) -> Option<Key> {
     let Action::Collective(it) = &instruction.action else { return None };
-    let late = matches!(instruction.phase, Phase::Gradient | Phase::Update);
-    let joins = matches!(
-        it.kind,
-        CollectiveKind::AllReduce | CollectiveKind::ReduceScatter | CollectiveKind::AllGather
-    );
+    // What is summed beside computing are gradients of parameters, in the backward part, too.
+    let sums = matches!(it.kind, CollectiveKind::AllReduce | CollectiveKind::ReduceScatter);
+    let joins = sums || it.kind == CollectiveKind::AllGather;
+    let late = match instruction.phase {
+        Phase::Forward => false,
+        Phase::Backward => sums && instruction.stream == Stream::Beside,
+        Phase::Gradient | Phase::Update => true,
+    };
     let key = (it.kind, it.communicator, program.buffer(it.input).type_.dtype);
     (late && joins && instruction.stream.exchanges()).then_some(key)
 }

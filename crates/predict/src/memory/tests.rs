@@ -74,6 +74,31 @@ fn the_first_stage_holds_as_much_as_all_layers_keep() {
     assert!((in_flight(&parts, 0) / in_flight(&staged, 0) - (1.0 + 7.0 / 24.0)).abs() < 1e-9);
 }
 
+/// Where gradients of weights are a part of their own, what they are made of is there of every micro-batch that waits
+/// for that, computed again or not: 32 sbh of each layer.
+///
+/// Source: Qi et al., ICLR 2024, table 1, and figure 3: of 8 groups the last has 8 such, the first one, beside the inputs
+/// of those whose backward part is to come.
+#[test]
+fn what_is_computed_again_stays_for_gradients_of_weights() {
+    let cluster = Cluster::new(machine_of("A100-SXM4-80GB").unwrap(), &Links::default(), "a test").unwrap();
+    let framework = Framework::shipped("megatron-lm").unwrap();
+    let sbh = 2048.0 * 12288.0;
+    let schedule = ::schedule::Kind::ZeroBubbleH1;
+    for recompute in [Recompute::Full, Recompute::Selective] {
+        let setup = Setup { schedule, recompute, ..setup(1, 8, 1, 1) };
+        let before = if recompute == Recompute::Full { 2.0 } else { layer_activations(&setup) / sbh };
+        let held = stages(&Job::new(&setup, &framework, &cluster).unwrap());
+        for (stage, held) in held.iter().enumerate() {
+            let apart = f64::from(u8::try_from(stage).unwrap()) + 1.0;
+            let first = if stage == 0 { 2.0 } else { 0.0 };
+            let expected = 12.0 * ((8.0 - apart) * before + apart * 32.0) + first;
+            let found = held.activations / sbh;
+            assert!((found - expected).abs() < 1e-6, "{recompute:?}, stage {stage}: {found}, not {expected}");
+        }
+    }
+}
+
 #[test]
 fn more_devices_never_hold_more() {
     let cluster = Cluster::new(machine_of("A100-SXM4-80GB").unwrap(), &Links::default(), "a test").unwrap();

@@ -122,12 +122,16 @@ impl Search<'_> {
     }
 
     /// The cheapest setup of a space, of those choices that are allowed: those with the lowest floors are priced
-    /// first, until floors are above the best.
-    pub fn best(&self, space: &Space, allowed: &dyn Fn(&Choice) -> bool) -> Result<Best, ClusterError> {
+    /// first, until floors are above the best. Ranks hold no more than there is, nor than `most` (bytes).
+    pub fn best(
+        &self,
+        space: &Space,
+        (allowed, most): (&dyn Fn(&Choice) -> bool, f64),
+    ) -> Result<Best, ClusterError> {
         let others = choice::others(space);
         let mut best = Best { found: None, nearest: None, setups: 0, priced: 0 };
         if runs(space, self.base) {
-            best.found = Some(self.now()?).filter(|it| it.fits && allowed(&it.choice));
+            best.found = Some(self.now()?).filter(|it| it.fits && it.held <= most && allowed(&it.choice));
         }
         for (floor, shape) in self.floors(space)? {
             let rest = others[usize::from(shape.pp > 1)].iter();
@@ -140,8 +144,8 @@ impl Search<'_> {
             for choice in rest {
                 best.priced += 2;
                 let (held, room, fits) = fullest(&choice.setup(self.base), self.kinds)?;
-                if !fits {
-                    let held = held.total();
+                let held = held.total();
+                if !fits || held > most {
                     if best.nearest.is_none_or(|it| held / room < it.held / it.room) {
                         best.nearest = Some(Nearest { choice, held, room });
                     }

@@ -92,7 +92,7 @@ impl Assembly<'_> {
             self.assembled.found[self.assembled.ways[value.0]].time(from, to)
         };
         let taken = |(&value, (&from, &to)): (&ValueId, (&usize, &usize))| {
-            let beside = beside(graph, value, self.space.prepared[value.0], (*phase, true));
+            let beside = beside(graph, value, self.known(value), (*phase, true));
             at.exchanged(*phase, beside.is_some()).max(at.alone(*phase)) * way(value, from, to)
         };
         let taken: f64 = operands.iter().zip(own.operands.iter().zip(&other.operands)).map(taken).sum();

@@ -22,11 +22,16 @@ impl Assembly<'_> {
         let first = phases.and_then(|it| Some((it.iter().map(|it| it.0).min()?, is_used(&it))));
         match first {
             Some(read) => {
-                let is_beside = beside(graph, value, is_prepared, read).is_some();
+                let is_beside = beside(graph, value, self.known(value), read).is_some();
                 Pace::Used { phase: read.0, is_beside }
             }
             None => Pace::Unknown { made: self.phase(value).filter(|_| !is_prepared) },
         }
+    }
+
+    /// Whether a value is prepared, and whether sums of gradients are all that becomes of it.
+    pub(super) fn known(&self, value: ValueId) -> [bool; 2] {
+        [self.space.prepared[value.0], self.for_sums[value.0]]
     }
 
     /// When a value is used: before the operation of that number.

@@ -103,9 +103,9 @@ pub(crate) fn score(arguments: &ScoreArguments, context: &Context<'_, '_>) -> Re
     let now = search.now().map_err(wrong)?;
     let space = Space::of(runner);
     context.progress.say("pricing every setup that the framework runs");
-    let within = search.best(&space, &|_| true).map_err(wrong)?;
+    let within = search.best(&space, (&|_| true, f64::INFINITY)).map_err(wrong)?;
     context.progress.say("pricing every setup");
-    let overall = search.best(&Space::whole(), &|_| true).map_err(wrong)?;
+    let overall = search.best(&Space::whole(), (&|_| true, f64::INFINITY)).map_err(wrong)?;
     let changes = search.changes(&space, &now).map_err(wrong)?;
     let worst = Worst::of(&setup, arguments.imbalance, read.held.as_ref());
     let worst = worst.map(|load| uneven(load, &kinds, &space, now.fits)).transpose().map_err(wrong)?;

@@ -20,8 +20,10 @@ use crate::commands::export::expected_there;
 /// How often a cluster is planned with less memory, where a framework holds more of a device than there is.
 const ROUNDS: usize = 3;
 
-/// So many setups of a framework are planned at most, the fastest first, where our programs do not fit in them.
-const TRIED: usize = 4;
+/// So many setups of a framework are planned at most, the fastest first, where our programs do not fit in them; each
+/// holds so much of what the one before does, by the framework's figures, at most.
+const TRIED: usize = 6;
+const LESS: f64 = 0.95;
 
 /// What a framework is told of a plan is the setup that the plan was made for where its figures say the same of both,
 /// but for so much (relative).
@@ -133,10 +135,13 @@ impl Asked<'_> {
     ) -> Result<Option<(There, bool)>, Failure> {
         let mut refused: Vec<Strategy> = Vec::new();
         let mut best: Option<There> = None;
+        let mut most = f64::INFINITY;
         while refused.len() < TRIED
-            && let Some(Led { strategy, seconds, setups }) = self.fastest((told, expected), &refused)?
+            && let Some(Led { strategy, seconds, held, setups }) =
+                self.fastest((told, expected), (&refused, most))?
             && takes_less(seconds)
         {
+            most = held * LESS;
             if let Some(answer) = unless_refused((self.pinned)(&strategy))?
                 && let Some((_, there)) = self.expected(&answer)
             {
@@ -163,12 +168,12 @@ impl Asked<'_> {
         Ok(best.map(|it| (it, false)))
     }
 
-    /// What is fastest of the setups that a framework runs, by its figures, but for some; nothing where none is allowed.
-    /// A cluster on which none fits is refused.
+    /// What is fastest of the setups that a framework runs, by its figures, but for some, and that hold no more than so
+    /// much (bytes); nothing where none is allowed. A cluster on which none fits is refused.
     fn fastest(
         &self,
         (told, expected): (&Strategy, &Expected),
-        but: &[Strategy],
+        (but, most): (&[Strategy], f64),
     ) -> Result<Option<Led>, Failure> {
         let strategy = |it: &Choice| {
             let own = stated::strategy(&it.setup(&expected.setup), self.cluster).ok()?;
@@ -178,17 +183,22 @@ impl Asked<'_> {
         };
         let pinned = |it: &Choice| keep(&self.pins, it, expected);
         let is_new = |it: &Choice| strategy(it).is_some_and(|it| !but.contains(&it));
-        let Ok(all) = expected.fastest(&|it| pinned(it) && (but.is_empty() || is_new(it))) else {
+        let Ok(all) = expected.fastest((&|it| pinned(it) && (but.is_empty() || is_new(it)), most)) else {
             return Ok(None);
         };
         let led = |best: &Best| {
             let found = best.found.as_ref()?;
-            Some(Led { strategy: strategy(&found.choice)?, seconds: found.seconds, setups: all.setups })
+            Some(Led {
+                strategy: strategy(&found.choice)?,
+                seconds: found.seconds,
+                held: found.held,
+                setups: all.setups,
+            })
         };
         match (&all.found, &all.nearest) {
             // What is fastest may be what no plan is, such as layers that are no equal parts of a group's.
             (Some(_), _) => Ok(led(&all).or_else(|| {
-                let planned = expected.fastest(&|it| pinned(it) && is_new(it)).ok()?;
+                let planned = expected.fastest((&|it| pinned(it) && is_new(it), most)).ok()?;
                 led(&planned)
             })),
             (None, Some(nearest)) if but.is_empty() => {
@@ -256,6 +266,8 @@ struct Led {
     strategy: Strategy,
     /// What the framework takes for it (seconds).
     seconds: f64,
+    /// What a device holds, by the framework's figures (bytes).
+    held: f64,
     /// Of how many it is the fastest.
     setups: u64,
 }
