@@ -1,6 +1,7 @@
 //! What of a plan a strategy has no words for: each said with its place and its share.
 
 use plan::{Parallelism, Precision, Recipe, Recompute, examples};
+use planner_ir::{Node, Op};
 
 use super::{Again, Degrees, Strategy, number};
 use crate::job::Job;
@@ -69,9 +70,11 @@ impl Lost<'_> {
             let shown = |it: &Degrees| {
                 format!("tensor {}, context {}, experts {}", it.tensor, it.context, it.experts)
             };
-            if (it.tensor, it.context, it.experts)
-                != (self.common.tensor, self.common.context, self.common.experts)
-            {
+            // A stage without experts has them in any number of parts.
+            let is_of_experts = |node: &Node| matches!(node.op, Op::Experts { .. });
+            let no_experts = !self.job.stages()[number].graph.nodes.iter().any(is_of_experts);
+            let alike = no_experts || it.experts == self.common.experts;
+            if !alike || (it.tensor, it.context) != (self.common.tensor, self.common.context) {
                 words.push(format!(
                     "stage {number} is {}: the target has {} in all stages",
                     shown(it),
