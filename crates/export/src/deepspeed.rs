@@ -79,7 +79,6 @@ fn together(strategy: &Strategy) -> Vec<u64> {
 /// The configuration.
 pub(crate) fn files(strategy: &Strategy, job: &Job<'_>, model: &Model, lost: &mut Vec<String>) -> Vec<File> {
     let mut config = json!({
-        "train_batch_size": strategy.examples(),
         "train_micro_batch_size_per_gpu": strategy.micro_batch,
         "gradient_accumulation_steps": strategy.micro_batches,
         // With a pipeline, DeepSpeed's engine sets it to false.
@@ -88,13 +87,21 @@ pub(crate) fn files(strategy: &Strategy, job: &Job<'_>, model: &Model, lost: &mu
         "fp16": { "enabled": strategy.element == DType::F16 },
         "gradient_clipping": strategy.clip.unwrap_or(0.0),
     });
-    if let Optimizer::AdamW { beta1, beta2, epsilon, decay } = strategy.optimizer {
-        config["optimizer"] = json!({
+    config["optimizer"] = match strategy.optimizer {
+        Optimizer::AdamW { beta1, beta2, epsilon, decay } => json!({
             "type": "AdamW",
             "params": { "betas": [beta1.0, beta2.0], "eps": epsilon.0, "weight_decay": decay.0 },
-        });
+        }),
+        Optimizer::Sgd { decay } => sgd(0.0, decay.0),
+        Optimizer::Momentum { momentum, decay } => sgd(momentum.0, decay.0),
+    };
+    if strategy.zero > 0 && !matches!(strategy.optimizer, Optimizer::AdamW { .. }) {
+        config["zero_allow_untested_optimizer"] = json!(true);
     }
-    if strategy.tensor > 1 {
+    if strategy.tensor == 1 {
+        // DeepSpeed counts tensor parallel devices as replicas here, and refuses another product than that.
+        config["train_batch_size"] = json!(strategy.examples());
+    } else {
         config["tensor_parallel"] = json!({
             "autotp_size": strategy.tensor,
             "partition_config": { "use_default_specs": false, "layer_specs": specs(job, model, lost) },
@@ -102,6 +109,11 @@ pub(crate) fn files(strategy: &Strategy, job: &Job<'_>, model: &Model, lost: &mu
     }
     if strategy.context > 1 {
         config["sequence_parallel_size"] = json!(strategy.context);
+        lost.push(
+            "which devices share sequences is said in code: `deepspeed.initialize` takes the `mpu` that \
+             `UlyssesSPAttentionHF.register_with_transformers` returns"
+                .to_owned(),
+        );
     }
     if strategy.experts > 1 {
         config["expert_parallel"] = json!({ "enabled": true, "autoep_size": strategy.experts });
@@ -111,6 +123,11 @@ pub(crate) fn files(strategy: &Strategy, job: &Job<'_>, model: &Model, lost: &mu
         config["pipeline"] = json!({ "stages": strategy.pipeline });
     }
     vec![File { name: "deepspeed.json", text: format!("{config:#}\n") }]
+}
+
+/// PyTorch's stochastic gradient descent.
+fn sgd(momentum: f64, decay: f64) -> Value {
+    json!({ "type": "SGD", "params": { "momentum": momentum, "weight_decay": decay } })
 }
 
 /// The patterns of parameters that are split by columns, and by rows; what is not as a plan has it is added to what
