@@ -17,10 +17,12 @@ from typing import NamedTuple
 
 import numpy as np
 import torch
-from exporting import DEVICES, command
-from test_dtensor import linear, read
 from torch import nn
 from torch.nn import functional
+
+sys.path.append(str(Path(__file__).resolve().parents[1] / "torch"))
+from exporting import DEVICES, command  # noqa: E402
+from test_dtensor import linear, read  # noqa: E402
 
 HIDDEN, UNITS, LAYERS, HEADS, KEYS, VOCABULARY, SIZE, EXPERTS, CHOSEN = 16, 24, 2, 4, 2, 32, 4, 4, 2
 EXAMPLES, SEQUENCE, MICRO_BATCHES, STEPS, RATE = 16, 8, 2, 3, 0.01
