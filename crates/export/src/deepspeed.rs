@@ -13,7 +13,7 @@ use crate::file::File;
 use crate::job::Job;
 use crate::model::traits::{Known, differences, nearest};
 use crate::model::{Model, Trait};
-use crate::modules::{Style, modules};
+use crate::modules::{Modules, Style, modules};
 use crate::range::Range;
 use crate::strategy::{Again, Strategy};
 
@@ -133,7 +133,7 @@ fn sgd(momentum: f64, decay: f64) -> Value {
 /// The patterns of parameters that are split by columns, and by rows; what is not as a plan has it is added to what
 /// is lost.
 fn specs(job: &Job<'_>, model: &Model, lost: &mut Vec<String>) -> Vec<Value> {
-    let modules = modules(job, model).without_gathers();
+    let modules = without_latent(modules(job, model).without_gathers());
     lost.extend(
         modules
             .whole
@@ -163,6 +163,23 @@ fn specs(job: &Job<'_>, model: &Model, lost: &mut Vec<String>) -> Vec<Value> {
         spec
     };
     patterns.into_iter().map(spec).collect()
+}
+
+/// The same without latent attention: of the gradient of what makes its keys, AutoTP sums all or nothing over devices,
+/// while only that of the rotated ones is in addends.
+fn without_latent(mut modules: Modules) -> Modules {
+    let latent: Vec<String> = modules
+        .styles
+        .iter()
+        .filter(|it| *it.1 == Style::SummedKeys)
+        .filter_map(|it| it.0.rsplit_once('.'))
+        .map(|(parent, _)| parent.to_owned())
+        .collect();
+    for parent in latent {
+        modules.styles.retain(|module, _| module.rsplit_once('.').is_none_or(|it| it.0 != parent));
+        modules.whole.insert(parent, "attention whose rotated keys all heads share");
+    }
+    modules
 }
 
 /// What layers with experts have that AutoEP has in presets: its name there, what its layers may have, and always do.

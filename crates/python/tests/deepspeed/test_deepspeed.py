@@ -6,7 +6,6 @@ import json
 import math
 import multiprocessing
 import os
-import re
 import subprocess
 import sys
 import tempfile
@@ -33,7 +32,18 @@ LLAMA = {
     "max_position_embeddings": SEQUENCE,
 }  # fmt: skip
 MIXTRAL = {**LLAMA, "model_type": "mixtral", "num_local_experts": EXPERTS, "num_experts_per_tok": CHOSEN}
-del MIXTRAL["mlp_bias"]
+QWEN3 = {**LLAMA, "model_type": "qwen3", "head_dim": SIZE}
+PHI3 = {**LLAMA, "model_type": "phi3", "original_max_position_embeddings": SEQUENCE}
+# Keys of a part that each head has, from what all share, and of a rotated part that all share.
+RANK, APART = 6, 2
+DEEPSEEK = {
+    **LLAMA, "model_type": "deepseek_v2", "num_key_value_heads": HEADS, "q_lora_rank": None, "kv_lora_rank": RANK,
+    "qk_nope_head_dim": APART, "qk_rope_head_dim": SIZE, "v_head_dim": SIZE, "first_k_dense_replace": LAYERS,
+    "n_routed_experts": EXPERTS, "num_experts_per_tok": CHOSEN, "moe_intermediate_size": UNITS,
+    "routed_scaling_factor": 1.0,
+}  # fmt: skip
+for _config in (MIXTRAL, QWEN3, PHI3, DEEPSEEK):
+    del _config["mlp_bias"]
 
 # How steps follow gradients, in a plan and in PyTorch. What is small beside epsilon is not blown up; norms are bounded.
 ADAM = ["--betas", "0.8,0.9", "--epsilon", "1e-4", "--weight-decay", "0.1"]
@@ -54,12 +64,18 @@ class Kind(NamedTuple):
     replicas: int = 2
     tensor: int = 1
     precision: str = "fp32"
+    # What is split over tensor parallel devices, by the last words of its name.
+    columns: tuple[str, ...] = ()
+    rows: tuple[str, ...] = ()
 
     @property
     def clip(self) -> float:
         return CLIP if "--clip" in self.more else 0.0
 
 
+GATED = ("gate_proj.weight", "gate_proj.bias", "up_proj.weight", "up_proj.bias")
+COLUMNS = (*GATED, "q_proj.weight", "k_proj.weight", "v_proj.weight")
+ROWS = ("down_proj.weight", "o_proj.weight")
 # Memory is as short as makes them shard what they are to shard.
 KINDS = {
     "data": Kind("dp=4 zero=0", replicas=4),
@@ -68,8 +84,11 @@ KINDS = {
     "ZeRO-3": Kind("dp=4 zero=3", [*BOUNDED, "--memory", "75kB"], zero=3, replicas=4),
     "momentum": Kind("dp=4 zero=1", [*MOMENTUM, "--memory", "90kB"], zero=1, replicas=4),
     "halves": Kind("dp=4 zero=0", replicas=4, precision="bf16"),
-    "tensor": Kind("tp=2 dp=2 zero=0", tensor=2),
-    "tensor, ZeRO-3": Kind("tp=2 dp=2 zero=3", [*BOUNDED, "--memory", "75kB"], zero=3, tensor=2),
+    "tensor": Kind("tp=2 dp=2 zero=0", tensor=2, columns=COLUMNS, rows=ROWS),
+    "tensor, ZeRO-3": Kind("tp=2 dp=2 zero=3", [*BOUNDED, "--memory", "75kB"], zero=3, tensor=2, columns=COLUMNS, rows=ROWS),
+    "norms": Kind("tp=2 dp=2 zero=0", config=QWEN3, tensor=2, columns=COLUMNS, rows=ROWS),
+    "packed": Kind("tp=2 dp=2 zero=0", config=PHI3, tensor=2, columns=("gate_up_proj.weight",), rows=ROWS[:1]),
+    "latent": Kind("tp=2 dp=2 zero=0", config=DEEPSEEK, tensor=2, columns=GATED, rows=ROWS[:1]),
     "context": Kind("cp=2 dp=2 zero=0"),
     "stages": Kind("pp=2 dp=2 zero=1", [*BOUNDED, "--memory", "105kB"], zero=1),
     "experts": Kind("dp=4 ep=4 zero=1", [*BOUNDED, "--memory", "110kB"], MIXTRAL, 1, 4),
@@ -79,9 +98,9 @@ KINDS = {
 class Norm(nn.Module):
     """A norm of the root mean square."""
 
-    def __init__(self) -> None:
+    def __init__(self, size: int = HIDDEN) -> None:
         super().__init__()
-        self.weight = nn.Parameter(torch.rand(HIDDEN) + 0.5)
+        self.weight = nn.Parameter(torch.rand(size) + 0.5)
 
     def forward(self, x: torch.Tensor) -> torch.Tensor:
         return x * torch.rsqrt(x.pow(2).mean(-1, keepdim=True) + 1e-5) * self.weight
@@ -89,43 +108,81 @@ class Norm(nn.Module):
 
 def attend(q: torch.Tensor, k: torch.Tensor, v: torch.Tensor) -> torch.Tensor:
     """Causal attention of `[batch, sequence, heads, size]`."""
-    k, v = (it.repeat_interleave(HEADS // KEYS, dim=2) for it in (k, v))
+    k, v = (it.repeat_interleave(q.shape[2] // k.shape[2], dim=2) for it in (k, v))
     seen = functional.scaled_dot_product_attention(*(it.transpose(1, 2) for it in (q, k, v)), is_causal=True)
     return seen.transpose(1, 2)
 
 
-def rotated(x: torch.Tensor, first: int) -> torch.Tensor:
-    """What is at positions from the first on, halves of each head being turned."""
+def rotated(x: torch.Tensor, first: int, *, pairs: bool = False) -> torch.Tensor:
+    """What is at positions from the first on, each half of a head turned with the other, or neighbours."""
     angles = torch.arange(first, first + x.shape[1])[:, None] * 1e4 ** (-torch.arange(0, SIZE, 2) / SIZE)
     cos, sin = (it[:, None].to(x.dtype) for it in (angles.cos(), angles.sin()))
-    a, b = x.chunk(2, dim=-1)
+    a, b = (x[..., 0::2], x[..., 1::2]) if pairs else x.chunk(2, dim=-1)
     return torch.cat([a * cos - b * sin, b * cos + a * sin], dim=-1)
 
 
 class Attention(nn.Module):
     """Attention of the heads that are there, from a position on."""
 
-    def __init__(self) -> None:
+    def __init__(self, kind: str) -> None:
         super().__init__()
-        self.q_proj, self.o_proj = linear(HIDDEN, HEADS * SIZE), linear(HEADS * SIZE, HIDDEN)
-        self.k_proj, self.v_proj = linear(HIDDEN, KEYS * SIZE), linear(HIDDEN, KEYS * SIZE)
-        self.attend, self.first = attend, 0
+        self.o_proj = linear(HEADS * SIZE, HIDDEN)
+        if kind == "phi3":
+            self.qkv_proj = linear(HIDDEN, (HEADS + 2 * KEYS) * SIZE)
+        else:
+            self.q_proj = linear(HIDDEN, HEADS * SIZE)
+            self.k_proj, self.v_proj = linear(HIDDEN, KEYS * SIZE), linear(HIDDEN, KEYS * SIZE)
+        if kind == "qwen3":
+            self.q_norm, self.k_norm = Norm(SIZE), Norm(SIZE)
+        self.attend, self.first, self.kind = attend, 0, kind
 
     def forward(self, x: torch.Tensor) -> torch.Tensor:
-        q, k, v = (it(x).unflatten(-1, (-1, SIZE)) for it in (self.q_proj, self.k_proj, self.v_proj))
+        if self.kind == "phi3":
+            made = self.qkv_proj(x).split([HEADS * SIZE, KEYS * SIZE, KEYS * SIZE], dim=-1)
+        else:
+            made = [it(x) for it in (self.q_proj, self.k_proj, self.v_proj)]
+        q, k, v = (it.unflatten(-1, (-1, SIZE)) for it in made)
+        if self.kind == "qwen3":
+            q, k = self.q_norm(q), self.k_norm(k)
         return self.o_proj(self.attend(rotated(q, self.first), rotated(k, self.first), v).flatten(2))
 
 
-class Gated(nn.Module):
-    """A gated unit with biases."""
+class Latent(nn.Module):
+    """Attention whose keys and values come from a few numbers, and whose rotated keys all heads share."""
 
     def __init__(self) -> None:
         super().__init__()
-        self.gate_proj, self.up_proj = nn.Linear(HIDDEN, UNITS), nn.Linear(HIDDEN, UNITS)
-        self.down_proj = nn.Linear(UNITS, HIDDEN)
+        self.q_proj, self.o_proj = linear(HIDDEN, HEADS * (APART + SIZE)), linear(HEADS * SIZE, HIDDEN)
+        self.kv_a_proj_with_mqa, self.kv_a_layernorm = linear(HIDDEN, RANK + SIZE), Norm(RANK)
+        self.kv_b_proj = linear(RANK, HEADS * (APART + SIZE))
 
     def forward(self, x: torch.Tensor) -> torch.Tensor:
-        return self.down_proj(functional.silu(self.gate_proj(x)) * self.up_proj(x))
+        apart, turned = self.q_proj(x).unflatten(-1, (-1, APART + SIZE)).split([APART, SIZE], dim=-1)
+        few, key = self.kv_a_proj_with_mqa(x).split([RANK, SIZE], dim=-1)
+        made = self.kv_b_proj(self.kv_a_layernorm(few)).unflatten(-1, (-1, APART + SIZE))
+        shared = rotated(key.unsqueeze(2), 0, pairs=True).expand(-1, -1, made.shape[2], -1)
+        q = torch.cat([apart, rotated(turned, 0, pairs=True)], dim=-1)
+        k = torch.cat([made[..., :APART], shared], dim=-1)
+        return self.o_proj(attend(q, k, made[..., APART:]).flatten(2))
+
+
+class Gated(nn.Module):
+    """A gated unit; the gate and the way up may be one product."""
+
+    def __init__(self, config: dict) -> None:
+        super().__init__()
+        biases = config.get("mlp_bias", False)
+        self.is_packed = config["model_type"] == "phi3"
+        if self.is_packed:
+            self.gate_up_proj = nn.Linear(HIDDEN, 2 * UNITS, bias=biases)
+        else:
+            self.gate_proj = nn.Linear(HIDDEN, UNITS, bias=biases)
+            self.up_proj = nn.Linear(HIDDEN, UNITS, bias=biases)
+        self.down_proj = nn.Linear(UNITS, HIDDEN, bias=biases)
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        gate, up = self.gate_up_proj(x).chunk(2, dim=-1) if self.is_packed else (self.gate_proj(x), self.up_proj(x))
+        return self.down_proj(functional.silu(gate) * up)
 
 
 class Experts(nn.Module):
@@ -156,10 +213,11 @@ class Mixture(nn.Module):
 
 
 class Layer(nn.Module):
-    def __init__(self, unit: nn.Module) -> None:
+    def __init__(self, config: dict) -> None:
         super().__init__()
         self.input_layernorm, self.post_attention_layernorm = Norm(), Norm()
-        self.self_attn, self.mlp = Attention(), unit
+        self.self_attn = Latent() if config is DEEPSEEK else Attention(config["model_type"])
+        self.mlp = Mixture() if config is MIXTRAL else Gated(config)
 
     def forward(self, x: torch.Tensor) -> torch.Tensor:
         x = x + self.self_attn(self.input_layernorm(x))
@@ -172,11 +230,10 @@ class Decoder(nn.Module):
     def __init__(self, config: dict) -> None:
         super().__init__()
         torch.manual_seed(0)
-        unit = Mixture if "num_local_experts" in config else Gated
         self.config = types.SimpleNamespace(**config)
         self.model = nn.ModuleDict({
             "embed_tokens": nn.Embedding(VOCABULARY, HIDDEN),
-            "layers": nn.ModuleList(Layer(unit()) for _ in range(LAYERS)),
+            "layers": nn.ModuleList(Layer(config) for _ in range(LAYERS)),
             "norm": Norm(),
         })  # fmt: skip
         self.lm_head = linear(HIDDEN, VOCABULARY)
@@ -228,7 +285,7 @@ def prepare(kind: str, folder: Path) -> None:
     plan, weights = folder / "plan.json", folder / "checkpoint.safetensors"
     (folder / "config.json").write_text(json.dumps(config))
     source = ["--config", folder / "config.json"]
-    if config is LLAMA:
+    if config is not MIXTRAL:
         weights.write_bytes(safetensors(dict(Decoder(config).named_parameters())))
         command("model", *source, "--for", "loss", "--weights", weights, "-o", folder / "model.onnx")
         source = [folder / "model.onnx"]
@@ -238,7 +295,7 @@ def prepare(kind: str, folder: Path) -> None:
         "--pin", f"microbatches={MICRO_BATCHES}", "--for", "deepspeed", "--pin", "recompute=none", "-o", plan, *of.more,
     )  # fmt: skip
     command("export", plan, "--to", "deepspeed", "-o", folder)
-    if config is LLAMA:
+    if config is not MIXTRAL:
         np.savez(folder / "data.npz", input_ids=tokens().numpy(), labels=tokens().numpy())
         trained = folder / "weights.safetensors"
         command("train", plan, "--data", folder / "data.npz", "--steps", STEPS, "--lr", RATE, "--weights", trained)
@@ -333,13 +390,14 @@ def plain(of: Kind) -> tuple[list[float], dict[str, torch.Tensor]]:
     return losses, {name: it.detach() for name, it in decoder.named_parameters()}
 
 
-def split(specs: list[dict], name: str) -> int | None:
-    """Along which dimension a parameter is split by the patterns of its weight; nothing if it is whole."""
-    weight = re.sub(r"bias$", "weight", name)
-    kinds = [it["partition_type"] for it in specs if any(re.match(pattern, weight) for pattern in it["patterns"])]
-    if kinds == ["column"]:
-        return 0
-    return 1 if kinds == ["row"] and name == weight else None
+def part(of: Kind, name: str, whole: torch.Tensor, rank: int) -> torch.Tensor:
+    """What a tensor parallel device has of a parameter; of two that are one product, of each."""
+    if name.endswith(of.rows):
+        return whole.chunk(of.tensor, 1)[rank]
+    if not name.endswith(of.columns):
+        return whole
+    products = whole.chunk(2 if "gate_up" in name else 1)
+    return torch.cat([it.chunk(of.tensor)[rank] for it in products])
 
 
 class Trained(unittest.TestCase):
@@ -408,20 +466,15 @@ class Trained(unittest.TestCase):
             self.same(it, parameters[name], name, 0.02)
 
     def test_columns_and_rows(self) -> None:
-        for kind in ("tensor", "tensor, ZeRO-3"):
+        for kind, of in KINDS.items():
+            if of.tensor == 1:
+                continue
             with self.subTest(kind):
-                file, ranks, parameters = self.tried(kind)
-                of, ours = KINDS[kind], read(self.folder / kind / "weights.safetensors")
-                specs = file["tensor_parallel"]["partition_config"]["layer_specs"]
-                along = {name: split(specs, name) for name in parameters}
-                columns, rows = ({name for name, it in along.items() if it == dim} for dim in (0, 1))
-                ends = ("q_proj.weight", "k_proj.weight", "v_proj.weight", "gate_proj", "up_proj")
-                self.assertEqual(columns, {it for it in parameters if any(end in it for end in ends)})
-                self.assertEqual(rows, {it for it in parameters if it.endswith(("o_proj.weight", "down_proj.weight"))})
+                _, ranks, parameters = self.tried(kind)
+                ours = read(self.folder / kind / "weights.safetensors")
                 for name, expected in parameters.items():
-                    parts = [expected] * of.tensor if along[name] is None else expected.chunk(of.tensor, along[name])
                     for rank, it in enumerate(ranks):
-                        self.same(it["parameters"][name], parts[rank % of.tensor], name)
+                        self.same(it["parameters"][name], part(of, name, expected, rank % of.tensor), name)
                     self.same(ours[name], expected, name)
                 held = sum(it.numel() for it in ranks[0]["parameters"].values())
                 self.assertEqual(ranks[0]["kept"], held // of.replicas if of.zero > 0 else held)
