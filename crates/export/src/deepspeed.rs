@@ -176,7 +176,9 @@ fn without_latent(mut modules: Modules) -> Modules {
         .map(|(parent, _)| parent.to_owned())
         .collect();
     for parent in latent {
-        modules.styles.retain(|module, _| module.rsplit_once('.').is_none_or(|it| it.0 != parent));
+        let is_elsewhere = |module: &str| module.rsplit_once('.').is_none_or(|it| it.0 != parent);
+        modules.styles.retain(|module, _| is_elsewhere(module));
+        modules.whole.retain(|module, _| is_elsewhere(module));
         modules.whole.insert(parent, "attention whose rotated keys all heads share");
     }
     modules

@@ -225,6 +225,7 @@ fn what_deepspeed_does_not_split_is_lost() {
             "\"shape\": [",
         ),
         ("olmo2", &["self_attn` is not in parts"], "\"row\""),
+        ("deepseek_v2", &["AutoTP does not split attention whose rotated keys all heads share"], "\"row\""),
         (
             "gpt_oss",
             &["does not split attention with sinks", "biases and bounds: not in `mixtral`, of AutoEP"],
