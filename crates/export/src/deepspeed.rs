@@ -48,6 +48,14 @@ pub(crate) fn limited(strategy: Strategy, range: &Range, lost: &mut Vec<String>)
             starts.join(", ")
         ));
     }
+    if limited.tensor > 1 && limited.pipeline > 1 {
+        lost.push(
+            "how stages split products is said in code: AutoTP does not split a `PipelineModule`".to_owned(),
+        );
+    }
+    if limited.tensor > 1 && limited.context > 1 {
+        lost.push("sequences in parts beside AutoTP: DeepSpeed has them whole there".to_owned());
+    }
     if limited.sequence {
         lost.push("sequences split between products: AutoTP keeps them whole there".to_owned());
         limited.sequence = false;

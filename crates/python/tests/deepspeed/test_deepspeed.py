@@ -436,7 +436,7 @@ class Trained(unittest.TestCase):
             self.assertAlmostEqual(found, loss, places=5 if of.precision == "fp32" else 1, msg=f"step {step}")
         return file, ranks, parameters
 
-    def same(self, found: torch.Tensor, expected: torch.Tensor, name: str, within: float = 2e-6) -> None:
+    def same(self, found: torch.Tensor, expected: torch.Tensor, name: str, within: float = 1e-5) -> None:
         self.assertEqual(found.shape, expected.shape, name)
         self.assertLess((found.float() - expected).abs().max(), within, name)
 
