@@ -112,20 +112,19 @@ def prepare(kind: str, folder: Path) -> None:
         command("train", plan, "--data", folder / "data.npz", "--steps", STEPS, "--lr", RATE, "--weights", trained)
 
 
-def start(rank: int) -> None:
-    """DeepSpeed in a process, without what it would compile for this host: exchanges by shared memory, and AdamW."""
-    place = {"MASTER_ADDR": "127.0.0.1", "MASTER_PORT": str(30400 + os.getppid() % 1000), "WORLD_SIZE": str(DEVICES)}
-    os.environ.update(place, RANK=str(rank), LOCAL_RANK=str(rank))
-    torch.set_num_threads(1)
-    deepspeed.ops.__compatible_ops__["deepspeed_shm_comm"] = False
+def without_kernels() -> None:
+    """Instead of what DeepSpeed would compile for this host: no exchanges by shared memory, and PyTorch's AdamW."""
     adams = (torch.optim.Adam, torch.optim.AdamW)
     deepspeed.ops.adam.FusedAdam = lambda of, adam_w_mode, **more: adams[adam_w_mode](of, **more)
-    deepspeed.init_distributed("gloo")
+    deepspeed.ops.__compatible_ops__["deepspeed_shm_comm"] = False
 
 
 def trained(kind: str, rank: int, folder: Path) -> None:
     """What one process does, and what it then has."""
-    start(rank)
+    place = {"MASTER_ADDR": "127.0.0.1", "MASTER_PORT": str(30400 + os.getppid() % 1000), "WORLD_SIZE": str(DEVICES)}
+    os.environ.update(place, RANK=str(rank), LOCAL_RANK=str(rank))
+    torch.set_num_threads(1)
+    deepspeed.init_distributed("gloo")
     decoder, file = Decoder(KINDS[kind].config), str(folder / "deepspeed.json")
     names = {it: name for name, it in decoder.named_parameters()}
     of, seen = KINDS[kind].replicas, slice(None)
@@ -320,6 +319,7 @@ class Trained(unittest.TestCase):
 
 def all_trained(folder: Path) -> None:
     """Each kind on processes of its own, which begin with all imported."""
+    without_kernels()
     fork = multiprocessing.get_context("fork")
     for kind in KINDS:
         processes = [fork.Process(target=trained, args=(kind, rank, folder / kind)) for rank in range(DEVICES)]
