@@ -22,7 +22,7 @@ const TRAIN: &str = "--mode train --loss loss --precision bf16";
 
 /// One of each kind first: answers and training steps, on threads and GPUs, with micro-batches and in stages. The gate
 /// tries these.
-const SETUPS: [Setup; 26] = [
+const SETUPS: [Setup; 32] = [
     ("gpt2", "--machine cpu-4x --mesh 4 --dim batch=4 --dim sequence=128", None),
     ("llama3_8b", "--machine h100-80g-8x --mesh 8 --dim batch=8 --dim sequence=2048", None),
     ("gpt2", "--machine h100-80g-8x --mesh 8 --dim batch=64 --dim sequence=1024 TRAIN --clip 1", None),
@@ -38,6 +38,13 @@ const SETUPS: [Setup; 26] = [
         "--machine h100-80g-8x --mesh 2 --stages 4 --microbatches 8 --schedule \
          1f1b --dim batch=8 --dim sequence=1024 TRAIN --clip 1",
         Some(SMALL),
+    ),
+    // Rows go to the experts that they use, while gradients are summed and weights fetched.
+    (
+        "mixtral_8x7b",
+        "--machine h100-80g-16x --stages auto --global-batch 64 --dim sequence=4096 TRAIN --pin pp=1 --pin ep=8 \
+         --pin tp=1",
+        None,
     ),
     ("qwen2_7b", "--machine a100-80g-8x --mesh 2x4 --dim batch=8 --dim sequence=1024", None),
     ("mixtral_8x7b", "--machine h200-141g-8x --mesh 8 --dim batch=8 --dim sequence=1024", None),
@@ -74,7 +81,7 @@ const SETUPS: [Setup; 26] = [
         "llama3_8b",
         "--machine h100-80g-16x --mesh 2x8 --dim batch=16 --dim sequence=2048 \
          TRAIN --clip 1",
-        Some(LINKS),
+        None,
     ),
     (
         "llama3_8b",
@@ -120,10 +127,36 @@ const SETUPS: [Setup; 26] = [
          --schedule zb-h1 --dim batch=4 --dim sequence=2048 TRAIN",
         None,
     ),
+    // What computing waits for has gradients of parameters beside it, and its links to itself.
+    (
+        "llama3_8b",
+        "--machine h100-80g-16x --stages auto --global-batch 64 --dim sequence=8192 TRAIN --pin tp=2 --pin pp=1",
+        None,
+    ),
+    (
+        "llama3_8b",
+        "--machine h100-80g-16x --stages auto --global-batch 32 --dim sequence=8192 TRAIN --pin tp=8 --pin pp=1",
+        None,
+    ),
+    (
+        "llama3_8b",
+        "--machine h100-80g-16x --stages auto --global-batch 8 --dim sequence=32768 TRAIN --pin cp=4 --pin pp=1",
+        None,
+    ),
+    (
+        "mixtral_8x7b",
+        "--machine h100-80g-32x --stages auto --global-batch 128 --dim sequence=4096 TRAIN --for megatron",
+        None,
+    ),
+    (
+        "mixtral_8x7b",
+        "--machine b200-180g-16x --stages auto --global-batch 64 --dim sequence=4096 TRAIN --pin pp=1 --pin ep=8",
+        None,
+    ),
 ];
 
 /// How many of them the gate tries.
-const GATE: usize = 6;
+const GATE: usize = 7;
 
 /// What a command says.
 pub(crate) fn said(arguments: &[&str]) -> String {

@@ -2,8 +2,10 @@
 //!
 //! Instructions of one stream run in order. Between streams an instruction waits for the last
 //! one that wrote what it reads and, because places are used again, for the last ones that used
-//! the bytes that it writes. What is already known to be over is not waited for: when a turn of what
-//! is repeated for micro-batches starts, everything before it is, but for what is sent.
+//! the bytes that it writes. An exchange beside computing waits for the last one before it that
+//! computing waits for between the same ranks: that one has the links to itself. What is already
+//! known to be over is not waited for: when a turn of what is repeated for micro-batches starts,
+//! everything before it is, but for what is sent.
 
 use std::collections::BTreeMap;
 
@@ -19,6 +21,8 @@ pub(crate) fn ordered(mut program: Program) -> Program {
     let mut used: Vec<Known> = vec![[0; Stream::ALL.len()]; program.storages.len()];
     // The same of those that wrote it.
     let mut written: Vec<Known> = vec![[0; Stream::ALL.len()]; program.storages.len()];
+    // For each group, one more than the last exchange that computing waits for.
+    let mut met: BTreeMap<&[u64], usize> = BTreeMap::new();
     let starts = program.barriers();
     // What is known on each stream, and what was when each instruction started.
     let mut known: [Known; Stream::ALL.len()] = [[0; Stream::ALL.len()]; Stream::ALL.len()];
@@ -53,6 +57,16 @@ pub(crate) fn ordered(mut program: Program) -> Program {
             need(users.others(StorageId(storage)));
             if program.storages[storage].kind.state().is_some() {
                 need(used[storage]);
+            }
+        }
+        if let Some(members) = instruction.action.communicator().map(|it| program.members(it)) {
+            match instruction.stream {
+                Stream::Communication => _ = met.insert(members, index + 1),
+                Stream::Beside => {
+                    let number = Stream::Communication.number();
+                    needed[number] = needed[number].max(met.get(members).copied().unwrap_or(0));
+                }
+                _ => {}
             }
         }
         let mut waited = Vec::new();

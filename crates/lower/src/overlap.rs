@@ -19,7 +19,7 @@
 //! messages and operations in time steps keep their order among themselves, and nothing leaves its part of a step.
 //! Every rank issues the same exchanges in the same order, for what decides it is the same on all.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 use std::ops::Range;
 
 use plan::Plan;
@@ -35,6 +35,7 @@ use remaining::Remaining;
 mod depends; // what comes before what
 mod bundles; // small exchanges as one
 mod held; // what is held meanwhile
+mod issue; // what is issued, and what that holds
 mod levels; // the same by moment
 mod needed; // until when exchanges have to be over
 mod remaining; // what is still to be computed
@@ -142,6 +143,11 @@ fn ordered(
     (program, lives)
 }
 
+/// What part of the longest exchange that computing waits for a wait is that is too short to begin a longer operation in
+/// that could be kept; and how much of what is computed may run beside it where operations are kept so.
+const SHORT: f64 = 0.25;
+const LITTLE: f64 = 0.5;
+
 /// How many clocks there are: of what is computed, of exchanges that computing waits for, and of those beside it.
 const LANES: usize = 3;
 const COMPUTED: usize = 0;
@@ -157,6 +163,17 @@ fn lane(stream: Stream) -> usize {
     }
 }
 
+/// Between whom each instruction of a stretch exchanges, by number.
+fn groups(program: &Program, stretch: &Range<usize>) -> Vec<Option<usize>> {
+    let mut numbers = BTreeMap::new();
+    let mut number = |it: &crate::program::Instruction| {
+        let members = program.members(it.action.communicator()?);
+        let next = numbers.len();
+        Some(*numbers.entry(members).or_insert(next))
+    };
+    program.instructions[stretch.clone()].iter().map(|it| number(it)).collect()
+}
+
 /// An exchange whose places are kept until it is over.
 struct UnderWay {
     space: usize,
@@ -170,6 +187,10 @@ struct Walk {
     seconds: Vec<f64>,
     /// Which clock each is on.
     lanes: Vec<usize>,
+    /// Between whom each exchanges, by number.
+    groups: Vec<Option<usize>>,
+    /// When the last exchange of each group that computing waits for is over (seconds).
+    met: BTreeMap<usize, f64>,
     depends: Depends,
     held: Held,
     budget: i64,
@@ -183,6 +204,8 @@ struct Walk {
     remaining: Remaining,
     /// The longest of each clock (seconds).
     longest: [f64; LANES],
+    /// A wait that is too short to begin an operation in that could be kept (seconds).
+    short: f64,
     /// How many that come before each are not issued.
     left: Vec<usize>,
     issued: Vec<bool>,
@@ -217,6 +240,9 @@ impl Walk {
         let remaining = Remaining::new((0..count).map(|it| if exchanges[it] { 0.0 } else { seconds[it] }));
         let mut longest = [0.0_f64; LANES];
         (0..count).for_each(|it| longest[lanes[it]] = longest[lanes[it]].max(seconds[it]));
+        let sum = |lane| (0..count).filter(|&it| lanes[it] == lane).map(|it| seconds[it]).sum::<f64>();
+        let keeps = sum(BESIDE) < LITTLE * sum(COMPUTED);
+        let short = if keeps { SHORT * longest[WAITED] } else { 0.0 };
         let left: Vec<usize> = depends.before.iter().map(Vec::len).collect();
         let needed = needed::needed(&depends, &exchanges);
         let leads = needed::leads(&depends, &needed, |it| lanes[it] == WAITED);
@@ -227,6 +253,8 @@ impl Walk {
         });
         Self {
             held: Held::of(program, lifetimes, &stretch),
+            groups: groups(program, &stretch),
+            met: BTreeMap::new(),
             issued: vec![false; count],
             over: vec![0.0; count],
             order: Vec::with_capacity(count),
@@ -243,6 +271,7 @@ impl Walk {
             beside,
             remaining,
             longest,
+            short,
             left,
             ready,
         }
@@ -320,7 +349,7 @@ impl Walk {
     /// Issues what computing waits for and is due; what nothing of the stretch waits for while its stream is idle.
     fn waited(&mut self) {
         let end = self.seconds.len();
-        while let Some(exchange) = self.exchange(WAITED) {
+        while let Some(exchange) = self.exchange(WAITED, None) {
             let is_late = self.needed[exchange] < end || self.clock[WAITED] <= self.clock[0];
             if !is_late || !self.try_issue(exchange) {
                 return;
@@ -340,7 +369,10 @@ impl Walk {
             return self.sooner(first, candidates).unwrap_or(first);
         }
         let mut chosen = (first, self.start(first));
-        for it in candidates.filter(|&it| self.can_open(it)) {
+        let waits = chosen.1 - self.clock[0];
+        let is_short = waits < self.short;
+        let is_kept = |it: usize| is_short && self.leads[it] == self.issued.len() && self.seconds[it] > waits;
+        for it in candidates.filter(|&it| !is_kept(it) && self.can_open(it)) {
             let start = self.start(it);
             if start < chosen.1 {
                 chosen = (it, start);
@@ -370,7 +402,11 @@ impl Walk {
         }
         let end = self.start(operation) + self.seconds[operation];
         while self.clock[BESIDE] < end {
-            let Some(exchange) = self.exchange(BESIDE) else { return };
+            let early = self.exchange(BESIDE, Some(operation));
+            if early.is_some_and(|it| self.try_issue_kept(it)) {
+                continue;
+            }
+            let Some(exchange) = self.exchange(BESIDE, None) else { return };
             if !self.try_issue(exchange) {
                 return;
             }
@@ -393,95 +429,29 @@ impl Walk {
         }
     }
 
-    /// The exchange of a clock that is best issued now.
+    /// The exchange of a clock that is best issued now; before an operation, if the next time is after that.
     ///
     /// What leads to others that computing waits for is issued when it can be. What is needed later is gathered ahead
     /// as late as all that is pending comes in time, four times the longest exchange before that; what nothing in the
     /// stretch waits for goes first until then.
-    fn exchange(&self, lane: usize) -> Option<usize> {
+    fn exchange(&self, lane: usize, operation: Option<usize>) -> Option<usize> {
         let end = self.seconds.len();
         let dated = self.ready[lane].iter().take_while(|it| it.0 < end).take(AHEAD);
         if let Some(&(_, it)) = dated.clone().find(|it| lane == WAITED && self.leads[it.1] < end) {
             return Some(it);
         }
         let undated = self.ready[lane].range((end, 0)..).next().map(|it| it.1);
-        let (mut pending, mut slack) = ((self.clock[lane] - self.clock[0]).max(0.0), f64::INFINITY);
+        let next = operation.map_or(self.clock[0], |it| self.start(it) + self.seconds[it]);
+        let (mut pending, mut slack) = ((self.clock[lane] - next).max(0.0), f64::INFINITY);
         for &(needed, it) in dated.clone() {
             pending += LEAD * self.seconds[it];
-            slack = slack.min(self.remaining.before(needed) - pending);
+            let meanwhile = operation.filter(|&it| it < needed).map_or(0.0, |it| self.seconds[it]);
+            slack = slack.min(self.remaining.before(needed) - meanwhile - pending);
         }
         let first = dated.clone().next().map(|it| it.1);
         match undated {
             Some(it) if slack > LEAD * self.seconds[it] => Some(it),
             _ => first.filter(|_| slack <= 4.0 * self.longest[lane]).or(undated),
-        }
-    }
-
-    /// Issues an instruction if no more is held then than may be: whether it is.
-    fn try_issue(&mut self, instruction: usize) -> bool {
-        if self.left[instruction] > 0 {
-            return false;
-        }
-        let started = self.held.started(instruction);
-        if !self.held.issue(instruction, self.budget) {
-            self.held.take_back(instruction, &started);
-            return false;
-        }
-        self.issued_now(instruction);
-        true
-    }
-
-    /// Issues an instruction.
-    fn issue(&mut self, instruction: usize) {
-        self.held.issue(instruction, i64::MAX);
-        self.issued_now(instruction);
-    }
-
-    fn issued_now(&mut self, instruction: usize) {
-        let (exchanges, lane) = (self.exchanges(instruction), self.lanes[instruction]);
-        let end = self.start(instruction).max(self.clock[lane]) + self.seconds[instruction];
-        self.clock[lane] = end;
-        self.over[instruction] = end;
-        self.issued[instruction] = true;
-        self.order.push(instruction);
-        self.ready[lane].remove(&(self.needed[instruction], instruction));
-        for &after in &self.depends.after[instruction] {
-            self.left[after] -= 1;
-            if self.left[after] == 0 && self.exchanges(after) && !self.depends.stays[after] {
-                self.ready[self.lanes[after]].insert((self.needed[after], after));
-            }
-        }
-        if exchanges {
-            self.keep(instruction, end);
-        } else {
-            self.remaining.issue(instruction, self.seconds[instruction]);
-            self.release();
-        }
-    }
-
-    /// Keeps what an exchange was the last to use until it is over, where there is room.
-    fn keep(&mut self, exchange: usize, end: f64) {
-        if end <= self.clock[0] {
-            return;
-        }
-        let until = self.remaining.reached(end - self.clock[0]).min(self.issued.len() - 1);
-        for space in self.held.ended_by(exchange) {
-            if self.held.keep(space, until, self.budget) {
-                self.under_way.push(UnderWay { space, end });
-            }
-        }
-    }
-
-    /// Gives back what was kept for exchanges that are over.
-    fn release(&mut self) {
-        let last = self.order.len() - 1;
-        for it in std::mem::take(&mut self.under_way) {
-            if it.end <= self.clock[0] {
-                self.held.release(it.space);
-                self.kept.push((it.space, last));
-            } else {
-                self.under_way.push(it);
-            }
         }
     }
 }

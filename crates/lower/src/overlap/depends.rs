@@ -49,9 +49,8 @@ impl Depends {
                 needed.extend(uses.reads.iter().copied());
             }
             let stay = match (&instruction.action, instruction.origin) {
-                (Action::Message(_) | Action::Send(_) | Action::Receive(_), _)
-                | (_, Origin::Motion { .. }) => true,
-                (_, Origin::Node(node)) => in_steps.contains(&node),
+                (Action::Message(_) | Action::Send(_) | Action::Receive(_), _) => true,
+                (_, Origin::Node(node) | Origin::Motion { node, .. }) => in_steps.contains(&node),
                 _ => false,
             };
             if stay {
@@ -74,13 +73,19 @@ impl Depends {
     }
 }
 
-/// The operations of a stretch that are done in time steps, between which something moves.
+/// The operations of a stretch that are done in time steps, between which something moves: rows that are routed move
+/// before one computation and after it.
 fn in_steps(program: &Program, stretch: &Range<usize>) -> BTreeSet<NodeId> {
-    let moved = program.instructions[stretch.clone()].iter().filter_map(|it| match it.origin {
-        Origin::Motion { node, .. } => Some(node),
-        _ => None,
-    });
-    moved.collect()
+    let (mut moved, mut computed) = (BTreeSet::new(), BTreeMap::<NodeId, usize>::new());
+    for it in &program.instructions[stretch.clone()] {
+        match (it.origin, &it.action) {
+            (Origin::Motion { node, .. }, _) => _ = moved.insert(node),
+            (Origin::Node(node), Action::Compute(_)) => *computed.entry(node).or_default() += 1,
+            _ => {}
+        }
+    }
+    moved.retain(|node| computed.get(node).is_some_and(|&times| times > 1));
+    moved
 }
 
 /// The parts of a step that instructions stay in.

@@ -140,6 +140,16 @@ impl Held {
         self.used[instruction] = used;
     }
 
+    /// What is held now (bytes).
+    pub(super) fn now(&self) -> i64 {
+        self.now
+    }
+
+    /// So much is held again, after what was more is taken back (bytes).
+    pub(super) fn again(&mut self, now: i64) {
+        self.now = now;
+    }
+
     /// For each space that an instruction uses, whether something has been there already.
     pub(super) fn started(&self, instruction: usize) -> Vec<bool> {
         self.used[instruction].iter().map(|&it| self.spaces[it].started).collect()
