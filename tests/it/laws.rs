@@ -10,7 +10,7 @@ use std::collections::BTreeMap;
 use driver::pipeline::{self, Prepared, Target};
 use kernels::Array;
 use plan::{Assignment, Pin, Plan};
-use planner_ir::{Layout, Mesh, Move, Partition, State, Type};
+use planner_ir::{Layout, Mesh, Move, Partition, Slots, State, Type};
 use search::{Fixed, MachinePrices, PlanError, Prices, Work};
 
 use crate::corpus::forced::chance;
@@ -43,8 +43,10 @@ impl Prices for Any {
     fn work(&self, work: &Work<'_>) -> f64 {
         let Partition { steps, loops, passed, through, streams, ways, slots, routed, routed_by } =
             work.partition;
-        let how = (steps, loops, passed, through, streams, (ways, slots), (routed, routed_by));
-        chance(self.0, &format!("{} {how:?}", work.op))
+        let how = |slots: Slots| (steps, loops, passed, through, streams, (ways, slots), (routed, routed_by));
+        let price = |slots: Slots| chance(self.0, &format!("{} {:?}", work.op, how(slots)));
+        // With one slot nothing moves beside computing: that is never faster.
+        price(Slots::Two) + if *slots == Slots::One { price(Slots::One) } else { 0.0 }
     }
 
     fn step(&self, _: &Type, step: &Move, before: &Layout, _: &Layout) -> f64 {

@@ -139,6 +139,11 @@ impl Solver {
         self.missed.unwrap_or(f64::INFINITY)
     }
 
+    /// Whether there is much to choose.
+    pub(crate) fn is_large(&self) -> bool {
+        is_large(&self.base.flat)
+    }
+
     /// Choices that fit into what was given and take little more time than those that were found: what they take
     /// beside what is minimised may be less.
     pub(crate) fn near(&self) -> &[ChainChoices] {
@@ -385,7 +390,7 @@ impl Search<'_> {
     }
 
     fn is_large(&self) -> bool {
-        self.flat.problem.times.len() > LARGE
+        is_large(self.flat)
     }
 
     /// Both sides of the gap improved by what is more than following the bound.
@@ -431,6 +436,10 @@ impl Search<'_> {
             None => SearchError::GlobalsNotFound,
         }
     }
+}
+
+fn is_large(flat: &Flat) -> bool {
+    flat.problem.times.len() > LARGE
 }
 
 /// All windows but those that never hold more than another one of their segment.

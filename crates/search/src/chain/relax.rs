@@ -41,6 +41,9 @@ pub(crate) const EXACTLY: f64 = 5e-11;
 /// The most entries of a table over a pair of boundaries.
 pub(crate) const MOST_PAIRS: f64 = 1_048_576.0;
 
+/// The most entries of a table of an elimination that is done for many variants at many prices: 32 MB of them.
+const MOST_ENTRIES_AGAIN: f64 = 4_194_304.0;
+
 /// How wide a block may be.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(crate) enum Width {
@@ -53,6 +56,8 @@ pub(crate) enum Width {
 impl Width {
     /// Whatever cannot be eliminated is solved by messages.
     pub(crate) const ANY: Self = Self::Any(MOST_ENTRIES);
+    /// The same where it is eliminated so often that bounds and messages take less.
+    pub(crate) const AGAIN: Self = Self::Any(MOST_ENTRIES_AGAIN);
 }
 
 /// What a byte costs.

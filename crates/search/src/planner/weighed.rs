@@ -26,6 +26,12 @@ const WORTH: f64 = 1e-3;
 /// Of how many of them that is counted.
 const MOST_FITTED: usize = 2;
 
+/// How many plans are made that a search has passed by, where they are small.
+const PASSED: usize = 20;
+
+/// How far times may differ that are the same sum in another order, relative to them.
+const SAME: f64 = 1e-9;
+
 /// What is asked for, whatever seconds count.
 #[derive(Clone, Copy)]
 pub(super) struct Asked<'a> {
@@ -149,45 +155,55 @@ impl<'a> Weighed<'a> {
         let Asked { request, width, .. } = self.asked;
         let known = trail(request).map(|mut it| std::mem::take(&mut *it)).unwrap_or_default();
         let mut solver = Solver::new(&self.chain, known, width);
+        let more = if solver.is_large() { 0 } else { PASSED };
         let mut lower_bound = None;
-        // The fastest that fits with one slot where two are too many.
-        let mut saving: Option<Made> = None;
+        // The fastest that fits, and that with one slot where two are too many.
+        let [mut fitting, mut saving]: [Option<Made>; 2] = [None, None];
         // What was made first that fits, though what is exchanged ahead of its use comes late.
         let mut late: Option<Made> = None;
         let mut nearest = u64::MAX;
         // What is not counted takes memory that the search does not know of.
         let mut fits_at_once = true;
-        let made = within(request.capacity, |given| {
+        let is_faster = |made: &Made, than: &Option<Made>| {
+            than.as_ref().is_none_or(|than| made.seconds() < than.seconds())
+        };
+        let room = within(request.capacity, more, |given| {
             let solution = solver.solve(given).map_err(|it| Stop::Failed(PlanError::Search(it)))?;
             let is_first = lower_bound.is_none();
-            // The bound of the first solution holds for all: nothing that fits was left out of it.
-            let proof = lower_bound.map_or(solution.proof, |lower_bound| Proof::Gap { lower_bound });
-            let bound = *lower_bound.get_or_insert(match solution.proof {
+            // Nothing that is counted to hold no more than what was given takes less.
+            let least = match solution.proof {
                 Proof::Optimal => solution.time,
                 Proof::Gap { lower_bound } => lower_bound,
-            });
-            let mut made = self.written(&solution.choices).map_err(Stop::Failed)?;
-            made.plan.proof = match proof {
-                Proof::Optimal => plan::Proof::Optimal,
-                Proof::Gap { lower_bound } => plan::Proof::Gap { lower_bound },
             };
-            let Held { made, bytes: held, late: least, mut saved } = self.held(made).map_err(Stop::Failed)?;
+            // The bound of the first solution holds for all: nothing that fits was left out of it.
+            let bound = *lower_bound.get_or_insert(least);
+            let mut made = self.written(&solution.choices).map_err(Stop::Failed)?;
+            made.plan.proof = match solution.proof {
+                Proof::Optimal if is_first => plan::Proof::Optimal,
+                _ => plan::Proof::Gap { lower_bound: bound },
+            };
+            let Held { made, bytes: held, late: fits_late, mut saved } =
+                self.held(made).map_err(Stop::Failed)?;
             // What was proved is said of two slots.
             saved.iter_mut().for_each(|it| it.plan.proof = plan::Proof::Gap { lower_bound: bound });
-            if saved.as_ref().is_some_and(|it| saving.as_ref().is_none_or(|at| it.seconds() < at.seconds())) {
+            if saved.as_ref().is_some_and(|it| is_faster(it, &saving)) {
                 saving = saved;
             }
-            nearest = nearest.min(least);
+            nearest = nearest.min(fits_late);
             fits_at_once &= held <= request.capacity;
-            if held > request.capacity && least <= request.capacity && late.is_none() {
-                late = Some(made.clone());
-            }
             if is_first && held > request.capacity && saving.is_none() && made.seconds() >= below {
                 return Err(Stop::Slow(Box::new(made)));
             }
             // Copies and values on their way come on top of what the problem counts.
             let counted = self.chain.usage(&solution.choices).peak();
-            Ok(Tried { made, counted, held })
+            if held <= request.capacity && is_faster(&made, &fitting) {
+                fitting = Some(made);
+            } else if held > request.capacity && fits_late <= request.capacity && late.is_none() {
+                late = Some(made);
+            }
+            let best = [&fitting, &saving].into_iter().flatten().map(Made::seconds).reduce(f64::min);
+            let is_open = best.is_none_or(|best| least < best * (1.0 - SAME));
+            Ok(Tried { counted, held, is_open })
         });
         self.joints = solver.joints();
         let near = solver.near().to_vec();
@@ -196,22 +212,21 @@ impl<'a> Weighed<'a> {
             *trail = solver.into_trail();
         }
         let bound = lower_bound.unwrap_or(0.0);
-        let (made, fits) = match (made, saving) {
-            (Ok(two), Some(one)) if two.seconds() <= one.seconds() => (two, true),
-            (Ok(_) | Err(NoRoom::Nearest(_)), Some(one)) => (one, true),
-            (Ok(made), None) => (made, true),
-            (Err(NoRoom::Refused(Stop::Slow(made))), _) => (*made, false),
+        let best = match (fitting, saving) {
+            (Some(two), Some(one)) if two.seconds() <= one.seconds() => Some(two),
+            (fitting, saving) => saving.or(fitting),
+        };
+        let (made, fits) = match (room, best.or(late)) {
             (Err(NoRoom::Refused(Stop::Failed(error))), _) => return Err(error),
-            (Err(NoRoom::Nearest(_)), None) => match late {
-                Some(late) => (late, true),
-                None => {
-                    return Err(PlanError::Search(SearchError::NothingFound {
-                        place: Place { segment: 0, window: 0 },
-                        found: nearest,
-                        capacity: request.capacity,
-                    }));
-                }
-            },
+            (Err(NoRoom::Refused(Stop::Slow(made))), _) => (*made, false),
+            (_, Some(made)) => (made, true),
+            (_, None) => {
+                return Err(PlanError::Search(SearchError::NothingFound {
+                    place: Place { segment: 0, window: 0 },
+                    found: nearest,
+                    capacity: request.capacity,
+                }));
+            }
         };
         Ok(Least { made, fits, near, bound, missed })
     }
