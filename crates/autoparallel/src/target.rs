@@ -92,6 +92,15 @@ pub fn prices<'a>(target: &Target<'a>) -> Result<TargetPrices<'a>, Failure> {
     Ok(TargetPrices { machine, rules: target.rules })
 }
 
+/// What a refusal says where programs do not fit.
+const NO_ROOM: &str = "the program does not fit";
+
+/// Whether what was refused does not fit.
+#[must_use]
+pub fn does_not_fit(refused: &Failure) -> bool {
+    matches!(refused, Failure::Input(message) if message.contains(NO_ROOM))
+}
+
 /// Why there is no plan, and what would help.
 pub fn refusal(target: &Target<'_>, error: &PlanError) -> Failure {
     let why = why(target, error);
@@ -102,7 +111,7 @@ fn why(target: &Target<'_>, error: &PlanError) -> String {
     let help = "more devices, devices with more memory, a smaller batch or a shorter sequence would help";
     let short = |least: u64, how: &str| {
         format!(
-            "the program does not fit: {how} {} on a device, which may hold {}: {} bytes are missing; {help}",
+            "{NO_ROOM}: {how} {} on a device, which may hold {}: {} bytes are missing; {help}",
             quantity::bytes(least),
             quantity::bytes(target.capacity),
             least.saturating_sub(target.capacity)

@@ -2,8 +2,8 @@
 
 pub(crate) mod lost; // what of a plan a strategy has no words for
 
-use plan::{Parallelism, Precision, Recompute, Scaling, examples};
-use planner_ir::{DType, Optimizer};
+use plan::{Parallelism, Plan, Precision, Recompute, Scaling, examples};
+use planner_ir::{DType, Op, Optimizer};
 use schedule::Kind;
 use serde_json::{Value, json};
 
@@ -131,7 +131,10 @@ pub fn read(job: &Job<'_>, model: &Model, target: &'static str) -> Result<Read, 
     let stages = job.stages();
     let axes: Vec<Vec<AxisRole>> = stages.iter().map(|plan| roles(plan)).collect();
     let degrees: Vec<Degrees> = axes.iter().map(|it| Degrees::of(it)).collect();
-    let common = most(&degrees);
+    // Stages without experts do not say over how many devices these lie.
+    let of_experts: Vec<Degrees> =
+        degrees.iter().zip(&stages).filter(|it| has_experts(it.1)).map(|it| it.0.clone()).collect();
+    let common = most(if of_experts.is_empty() { &degrees } else { &of_experts });
     let (devices, groups) = (job.devices(), number(job.groups()));
     let each = common.tensor * common.context;
     if !devices.is_multiple_of(groups * each) {
@@ -176,6 +179,11 @@ fn most(degrees: &[Degrees]) -> Degrees {
     let count = |it: &Degrees| degrees.iter().filter(|other| *other == it).count();
     let found = degrees.iter().rev().max_by_key(|it| count(it)).cloned();
     found.unwrap_or_else(|| Degrees::of(&[]))
+}
+
+/// Whether a stage has experts.
+fn has_experts(stage: &Plan) -> bool {
+    stage.graph.nodes.iter().any(|node| matches!(node.op, Op::Experts { .. }))
 }
 
 /// Micro-batches of a step, and examples of each on one of so many data parallel devices.

@@ -166,12 +166,12 @@ fn lane(stream: Stream) -> usize {
 /// Between whom each instruction of a stretch exchanges, by number.
 fn groups(program: &Program, stretch: &Range<usize>) -> Vec<Option<usize>> {
     let mut numbers = BTreeMap::new();
-    let mut number = |it: &crate::program::Instruction| {
+    let number = |it: &crate::program::Instruction| {
         let members = program.members(it.action.communicator()?);
         let next = numbers.len();
         Some(*numbers.entry(members).or_insert(next))
     };
-    program.instructions[stretch.clone()].iter().map(|it| number(it)).collect()
+    program.instructions[stretch.clone()].iter().map(number).collect()
 }
 
 /// An exchange whose places are kept until it is over.

@@ -98,9 +98,14 @@ fn of_stage(job: &Job<'_>, stage: usize) -> Held {
     let left = kept_values(setup, Attention::Fused);
     let kept = layers * (layer_activations(setup) * (whole - apart) + left * apart);
     let mut held = states(job, stage);
-    // Recomputation for one layer is there besides, and values that the backward pass
-    // works on.
-    let working = working(setup);
+    // Recomputation for one layer is there besides, and values that the backward pass works on: of what is not
+    // computed again, all that the micro-batch kept whose backward part is done now.
+    let working = match setup.recompute {
+        Recompute::None if apart > 0.0 => {
+            (layer_activations(setup) - left) * layers / real(schedule::sizes(setup)[1])
+        }
+        _ => working(setup),
+    };
     held.activations = kept + working + if stage == 0 { exact(ELEMENT) * token_values(setup) } else { 0.0 };
     if last {
         let logits = exact(setup.tokens()) * exact(setup.model.vocab.div_ceil(setup.tp));
@@ -145,11 +150,13 @@ fn half_of_products(setup: &Setup) -> f64 {
     exact(ELEMENT) * (token_values(setup) + exact(setup.tokens()) * columns / exact(setup.tp))
 }
 
-/// What is there of one layer while it is recomputed; nothing if nothing is, or all of it stays for the gradients of
-/// weights.
+/// What is there of one layer while it is recomputed, or its backward part is done, beside what stays for the gradients
+/// of weights; nothing if nothing is.
 fn working(setup: &Setup) -> f64 {
     match setup.recompute {
-        _ if schedule::kind(setup).splits_backward() => 0.0,
+        _ if schedule::kind(setup).splits_backward() => {
+            kept_values(setup, attention::kernel(setup)) - kept_values(setup, Attention::Fused)
+        }
         Recompute::Full | Recompute::HalfOfLayers => kept_values(setup, attention::kernel(setup)),
         Recompute::Selective | Recompute::HalfOfProducts | Recompute::None => 0.0,
     }

@@ -93,6 +93,8 @@ pub struct Space {
     pub tensor_overlap: bool,
     /// Whether tokens can be sent to nodes once.
     pub once: bool,
+    /// Whether tensor-parallel ranks may be beside stages, or beside sequences in parts: not with DeepSpeed's AutoTP.
+    pub tensor_beside: bool,
 }
 
 /// Every value of each, whoever runs it.
@@ -128,6 +130,7 @@ impl Space {
             sequence: range.sequence,
             tensor_overlap: range.sequence,
             once: matches!(runner, Runner::Megatron | Runner::Bridge),
+            tensor_beside: runner != Runner::Deepspeed,
         }
     }
 
@@ -148,6 +151,7 @@ impl Space {
             sequence: true,
             tensor_overlap: true,
             once: true,
+            tensor_beside: true,
         }
     }
 }

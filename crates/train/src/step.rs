@@ -3,7 +3,7 @@
 use std::collections::BTreeSet;
 
 use plan::{Recipe, matches};
-use planner_ir::{Graph, Phase, Source, Training, ValueId};
+use planner_ir::{Graph, NodeId, Phase, Source, Training, ValueId};
 use rewrite::Blocks;
 
 use crate::TrainError;
@@ -40,8 +40,9 @@ pub fn step(blocks: &Blocks, recipe: &Recipe) -> Result<Step, TrainError> {
     let carried = update(&mut tape, recipe, [sum, count]);
     let micro_batches = recipe.micro_batches;
     tape.to.training = Some(Training { micro_batches, carried });
-    add_at_once(&mut tape.to);
-    let step = narrowed(pruned(&tape), recipe.precision);
+    let mut step = pruned(&tape);
+    add_at_once(&mut step.graph);
+    let step = narrowed(step, recipe.precision);
     if recipe.precision.scaling().is_some() && !step.graph.nodes.iter().any(|it| it.op.has_scales()) {
         return Err(TrainError::Wide(recipe.precision));
     }
@@ -49,23 +50,49 @@ pub fn step(blocks: &Blocks, recipe: &Recipe) -> Result<Step, TrainError> {
 }
 
 /// Adds to sums of gradients in the backward part what that makes of gradients of parameters, as the gradient of
-/// experts does: where gradients of parameters are a part of their own, what is not added is kept until that.
+/// experts does: where gradients of parameters are a part of their own, what is not added is kept until that. What
+/// adds to one sum is in one part.
 fn add_at_once(graph: &mut Graph) {
-    let for_sums = graph.for_sums();
-    for id in graph.node_ids() {
-        let node = graph.node(id);
-        let only_adds = node.op.keeps_elements() && node.results.iter().all(|it| for_sums[it.0]);
-        if node.phase != Phase::Gradient || !only_adds {
-            continue;
-        }
-        let made = |value: &&ValueId| match graph.value(**value).source {
-            Source::Result { node, .. } => Some(graph.node(node).phase),
-            _ => None,
+    let (sums, for_sums) = (graph.sums(), graph.for_sums());
+    let maker = |value: &ValueId| match graph.value(*value).source {
+        Source::Result { node, .. } => Some(node),
+        _ => None,
+    };
+    let adds = |id: &NodeId| {
+        let node = graph.node(*id);
+        let only = node.op.keeps_elements() && node.results.iter().all(|it| for_sums[it.0]);
+        only && node.phase == Phase::Gradient
+    };
+    let mut moved: BTreeSet<NodeId> = graph.node_ids().filter(adds).collect();
+    loop {
+        // The sums that something adds to when gradients of parameters are made.
+        let late: BTreeSet<ValueId> = graph
+            .node_ids()
+            .filter(|it| graph.node(*it).phase == Phase::Gradient && !moved.contains(it))
+            .filter_map(|it| sums[graph.node(it).results[0].0])
+            .collect();
+        let stays = |id: &NodeId| {
+            let node = graph.node(*id);
+            let is_made = |it: &ValueId| {
+                maker(it).is_none_or(|by| {
+                    moved.contains(&by) || for_sums[it.0] && graph.node(by).phase == Phase::Backward
+                })
+            };
+            let is_late = sums[node.results[0].0].is_some_and(|sum| late.contains(&sum));
+            !node.operands.iter().all(is_made)
+                || node.operands.iter().all(|it| maker(it).is_none())
+                || is_late
         };
-        let mut given = node.operands.iter().filter_map(|it| Some((for_sums[it.0], made(&it)?))).peekable();
-        if given.peek().is_some() && given.all(|it| it == (true, Phase::Backward)) {
-            graph.nodes[id.0].phase = Phase::Backward;
+        let stay: Vec<NodeId> = moved.iter().copied().filter(stays).collect();
+        if stay.is_empty() {
+            break;
         }
+        stay.iter().for_each(|it| {
+            moved.remove(it);
+        });
+    }
+    for id in moved {
+        graph.nodes[id.0].phase = Phase::Backward;
     }
 }
 

@@ -71,21 +71,43 @@ fn conversions_stand_where_they_are_read() {
 /// makes for a weight, the gates' here, is made and added when gradients of weights are.
 #[test]
 fn gradients_of_weights_are_added_when_they_are_made() {
-    let graph = parse_graph(
-        "graph \"\" {
-  %0 = input \"x\" : f32[8,4]
-  %1 = weight \"router\" : f32[4,3]
-  %2 = weight \"up\" : f32[3,6,4]
+    let [backward, gradient] = [Phase::Backward, Phase::Gradient];
+    let apart = "  %2 = weight \"up\" : f32[3,6,4]
   %3 = weight \"gate\" : f32[3,6,4]
   %4 = weight \"down\" : f32[3,4,6]
   %5 = contract \"ab,bc->ac\" %0 %1 : f32[8,3]
   %6 = experts activation=silu active=3 %0 %5 %2 %3 %4 : f32[8,4]
-  %7 = reduce_sum dims=[0,1] %6 : f32[1,1]
-  %8 = reshape shape=[] %7 : f32[]
-  return \"loss\" %8
+";
+    let expected = [("down", backward), ("gate", backward), ("router", gradient), ("up", backward)];
+    assert_eq!(added(apart, 6), expected.map(named));
+    // Both in one weight, of which each is a part.
+    let packed = "  %2 = weight \"both\" : f32[3,12,4]
+  %3 = weight \"down\" : f32[3,4,6]
+  %4 = slice starts=[0,0,0] steps=[1,1,1] sizes=[3,6,4] %2 : f32[3,6,4]
+  %5 = slice starts=[0,6,0] steps=[1,1,1] sizes=[3,6,4] %2 : f32[3,6,4]
+  %6 = contract \"ab,bc->ac\" %0 %1 : f32[8,3]
+  %7 = experts activation=silu active=3 %0 %6 %4 %5 %3 : f32[8,4]
+";
+    assert_eq!(added(packed, 7), [("both", backward), ("down", backward), ("router", gradient)].map(named));
 }
-",
-    )
+
+fn named((name, phase): (&str, Phase)) -> (String, Phase) {
+    (name.to_owned(), phase)
+}
+
+/// When gradients of each weight of experts, whose result has that number, and of their router's are added to sums.
+fn added(experts: &str, result: usize) -> Vec<(String, Phase)> {
+    let [summed, loss] = [result + 1, result + 2];
+    let graph = parse_graph(&format!(
+        "graph \"\" {{
+  %0 = input \"x\" : f32[8,4]
+  %1 = weight \"router\" : f32[4,3]
+{experts}  %{summed} = reduce_sum dims=[0,1] %{result} : f32[1,1]
+  %{loss} = reshape shape=[] %{summed} : f32[]
+  return \"loss\" %{loss}
+}}
+"
+    ))
     .unwrap();
     let recipe = Recipe {
         loss: Loss::Output("loss".to_owned()),
@@ -108,13 +130,12 @@ fn gradients_of_weights_are_added_when_they_are_made() {
         let Some(sum) = sums[node.results[0].0] else { continue };
         let Source::State(state) = &step.value(sum).source else { panic!("{sum:?}") };
         if state.kind == StateKind::Gradient {
-            added.push((state.name.as_str(), node.phase));
+            added.push((state.name.clone(), node.phase));
         }
     }
     added.sort_unstable();
-    let [backward, gradient] = [Phase::Backward, Phase::Gradient];
-    assert_eq!(added, [("down", backward), ("gate", backward), ("router", gradient), ("up", backward)]);
     let made = step.nodes.iter().find(|it| matches!(it.op, Op::ExpertsGradient { .. })).unwrap();
     let only: Vec<bool> = made.results.iter().map(|it| for_sums[it.0]).collect();
     assert_eq!(only, [false, false, true, true, true]);
+    added
 }

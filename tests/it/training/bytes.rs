@@ -249,8 +249,8 @@ impl Families<'_> {
     fn added(&self, parameter: ValueId, tables: Tables) -> u64 {
         let is_of =
             |value: &ValueId| self.sums[value.0].is_some() && self.gradients[value.0] == Some(parameter);
-        let sums =
-            self.graph.nodes.iter().filter(|node| node.phase == Phase::Gradient && is_of(&node.results[0]));
+        let adds = |node: &&Node| matches!(node.phase, Phase::Backward | Phase::Gradient);
+        let sums = self.graph.nodes.iter().filter(|node| adds(node) && is_of(&node.results[0]));
         let addend = |node: &Node| if is_of(&node.operands[0]) { node.operands[1] } else { node.results[0] };
         sums.map(|node| self.fewest(addend(node), tables)).sum()
     }

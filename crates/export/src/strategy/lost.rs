@@ -1,9 +1,8 @@
 //! What of a plan a strategy has no words for: each said with its place and its share.
 
 use plan::{Parallelism, Precision, Recipe, Recompute, examples};
-use planner_ir::{Node, Op};
 
-use super::{Again, Degrees, Strategy, number};
+use super::{Again, Degrees, Strategy, has_experts, number};
 use crate::job::Job;
 use crate::layers::Layers;
 use crate::roles::{AxisRole, split};
@@ -71,9 +70,7 @@ impl Lost<'_> {
                 format!("tensor {}, context {}, experts {}", it.tensor, it.context, it.experts)
             };
             // A stage without experts has them in any number of parts.
-            let is_of_experts = |node: &Node| matches!(node.op, Op::Experts { .. });
-            let no_experts = !self.job.stages()[number].graph.nodes.iter().any(is_of_experts);
-            let alike = no_experts || it.experts == self.common.experts;
+            let alike = !has_experts(self.job.stages()[number]) || it.experts == self.common.experts;
             if !alike || (it.tensor, it.context) != (self.common.tensor, self.common.context) {
                 words.push(format!(
                     "stage {number} is {}: the target has {} in all stages",

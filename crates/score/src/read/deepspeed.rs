@@ -50,7 +50,8 @@ pub(super) fn read(read: &mut Read, mut given: Given, devices: Option<u64>) -> R
     }
     let (pp, data) = degrees(read, given, devices)?;
     zero(read, given, pp)?;
-    batch(read, given, data)?;
+    let tp = given.positive("tensor_parallel.autotp_size")?.unwrap_or(1);
+    batch(read, given, (data, tp))?;
     let kept = given.flag("activation_checkpointing.enabled")?;
     let again = kept.unwrap_or_else(|| given.has("activation_checkpointing.partition_activations"));
     if !again {
@@ -139,15 +140,26 @@ fn precision(read: &mut Read, given: &mut Given) -> Result<(), ReadError> {
     }
 }
 
-/// Two of the batch, the micro-batch and how many there are say the third.
-fn batch(read: &mut Read, given: &mut Given, data: u64) -> Result<(), ReadError> {
-    let global = given.positive("train_batch_size")?;
+/// Two of the batch, the micro-batch and how many there are say the third. Tensor parallel devices count as replicas in
+/// the batch: DeepSpeed, `runtime/config.py`, `_batch_assertion`.
+fn batch(read: &mut Read, given: &mut Given, (data, tp): (u64, u64)) -> Result<(), ReadError> {
+    let said = given.positive("train_batch_size")?;
+    let global = match said {
+        Some(said) if !said.is_multiple_of(tp) => {
+            let expected = format!("a multiple of `autotp_size`, {tp}: devices of it count as replicas");
+            return Err(wrong("train_batch_size", &said.to_string(), &expected));
+        }
+        said => said.map(|it| it / tp),
+    };
     let micro = given.positive("train_micro_batch_size_per_gpu")?;
     let times = given.positive("gradient_accumulation_steps")?;
     let (micro, global) = match (micro, global, times) {
         (Some(micro), Some(global), Some(times)) if product(&[micro, times, data]) != global => {
-            let found = format!("{global}");
-            let expected = format!("micro-batch x accumulation x replicas, {micro} x {times} x {data}");
+            let found = format!("{}", global * tp);
+            let expected = format!(
+                "micro-batch x accumulation x replicas, {micro} x {times} x {}",
+                product(&[data, tp])
+            );
             return Err(wrong("train_batch_size", &found, &expected));
         }
         (Some(micro), Some(global), _) => (micro, global),

@@ -236,6 +236,9 @@ pub(super) fn others(space: &Space) -> [Vec<(Zero, Recompute)>; 2] {
 pub(super) fn shapes(layout: &Choice, base: &Setup, space: &Space) -> Vec<Choice> {
     let now = Choice::of(base);
     let must = must_split(base, layout.tp);
+    if !space.tensor_beside && layout.tp > 1 && (layout.pp > 1 || layout.cp > 1) {
+        return vec![];
+    }
     let mut all = Vec::new();
     for sequence in [false, true] {
         let meant = if layout.tp == 1 { !sequence } else { sequence || !must };

@@ -208,10 +208,11 @@ impl Search<'_> {
 
 /// Whether a setup is of a space.
 fn runs(space: &Space, setup: &Setup) -> bool {
-    let Setup { pp, tp, zero, recompute, schedule, vpp, .. } = setup;
+    let Setup { pp, cp, tp, zero, recompute, schedule, vpp, .. } = setup;
     space.zero[usize::from(*pp > 1)].contains(zero)
         && space.recompute.contains(recompute)
         && space.schedules.contains(schedule)
         && (*vpp == 1 || space.parts)
+        && (space.tensor_beside || *tp == 1 || (*pp, *cp) == (1, 1))
         && (!setup.seq_parallel || space.sequence || super::must_split(setup, *tp))
 }

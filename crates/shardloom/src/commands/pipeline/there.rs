@@ -6,6 +6,7 @@ use ::schedule::Kind;
 use ::score::space::{Best, Choice};
 use ::score::told::Expected;
 use autoparallel::cluster::{Answer, Pins};
+use autoparallel::target::does_not_fit;
 use cost_models::cluster::Cluster;
 use cost_models::quantity;
 use cost_models::units::exact;
@@ -20,8 +21,8 @@ use crate::commands::export::expected_there;
 /// How often a cluster is planned with less memory, where a framework holds more of a device than there is.
 const ROUNDS: usize = 3;
 
-/// So many setups of a framework are planned at most, the fastest first, where our programs do not fit in them; each
-/// holds so much of what the one before does, by the framework's figures, at most.
+/// So many setups of a framework are planned at most, the fastest first, where no plan is such a setup. After one in
+/// which our programs do not fit, they hold so much of what that does, by the framework's figures, at most.
 const TRIED: usize = 6;
 const LESS: f64 = 0.95;
 
@@ -141,15 +142,19 @@ impl Asked<'_> {
                 self.fastest((told, expected), (&refused, most))?
             && takes_less(seconds)
         {
-            most = held * LESS;
-            if let Some(answer) = unless_refused((self.pinned)(&strategy))?
+            let answer = (self.pinned)(&strategy);
+            let is_too_large = answer.as_ref().is_err_and(does_not_fit);
+            if let Some(answer) = unless_refused(answer)?
                 && let Some((_, there)) = self.expected(&answer)
             {
                 let near = there.fits && (there.time.total().0 - seconds).abs() <= NEAR * seconds;
-                let faster = match refused.len() {
+                let mut faster = match refused.len() {
                     0 => String::new(),
                     more => format!(" but for {more} that no plan is"),
                 };
+                if most.is_finite() {
+                    faster += &format!(" and what holds more than {}", predict::memory::words(most));
+                }
                 let words = format!(
                     "the fastest{faster} of {setups} setups that {} runs, by its figures",
                     expected.runner.title()
@@ -162,6 +167,9 @@ impl Asked<'_> {
                     Some(best) => best.better(there),
                     None => there,
                 });
+            }
+            if is_too_large {
+                most = held * LESS;
             }
             refused.push(strategy);
         }
