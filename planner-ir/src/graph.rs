@@ -404,9 +404,10 @@ impl Graph {
         sums
     }
 
-    /// For each value, whether all that becomes of its elements are elements of sums of gradients of parameters over
-    /// micro-batches: those sums, and what is only converted, ordered otherwise and added to them. So it is with what
-    /// an operation that makes gradients of activations and of parameters at once makes of the latter.
+    /// For each value, whether all that becomes of its elements are elements of gradients of parameters, or of what is
+    /// made of parameters alone: sums over micro-batches, and what is only converted, ordered otherwise and added to
+    /// such. So it is with what an operation that makes gradients of activations and of parameters at once makes of the
+    /// latter.
     pub fn for_sums(&self) -> Vec<bool> {
         let is_gradient = |state: ValueId| matches!(&self.value(state).source, Source::State(state) if state.kind == StateKind::Gradient);
         let is_sum: Vec<bool> = self.sums().into_iter().map(|it| it.is_some_and(is_gradient)).collect();
@@ -415,8 +416,9 @@ impl Graph {
             only[output.value.0] = false;
         }
         for node in self.nodes.iter().rev() {
+            let for_sums = |it: &ValueId| is_sum[it.0] || (used[it.0] && only[it.0]);
             let on = node.op.keeps_elements()
-                && node.results.iter().all(|it| is_sum[it.0] || (used[it.0] && only[it.0]));
+                && (node.phase == Phase::Gradient || node.results.iter().all(for_sums));
             for operand in &node.operands {
                 used[operand.0] = true;
                 only[operand.0] &= on;

@@ -6,7 +6,7 @@
 //! results, are in the layouts of its partition (whole where it owes a sum). Chosen together they
 //! make the problem of a training step about as hard as that of its forward part.
 
-use planner_ir::{Layout, NodeId, Op, Phase, Source, ValueId};
+use planner_ir::{Layout, Node, NodeId, Op, Phase, Source, ValueId};
 use rewrite::{Added, Choice, Space};
 
 use super::{is_prepared, sums};
@@ -23,7 +23,7 @@ pub(super) struct Group {
 /// each choice (seconds), and the products that may add to sums.
 pub(super) fn groups(section: &Section, space: &Space, seconds: &[Vec<f64>], added: &[Added]) -> Vec<Group> {
     let graph = &section.graph;
-    let on_parameters = graph.on_parameters();
+    let (on_parameters, for_sums) = (graph.on_parameters(), graph.for_sums());
     let mut groups: Vec<Group> = Vec::new();
     // For each operation, the number of its group.
     let mut group_of = vec![None; graph.nodes.len()];
@@ -38,7 +38,9 @@ pub(super) fn groups(section: &Section, space: &Space, seconds: &[Vec<f64>], add
         }
         // A gradient of what takes parameters apart has choices of its own: it is a sum over
         // micro-batches and devices, which may be owed until the update.
-        let own = |forward: &NodeId| on_parameters[forward.0] && graph.node(node).phase == Phase::Gradient;
+        let Node { phase, results, .. } = graph.node(node);
+        let is_gradient = *phase == Phase::Gradient || results.iter().all(|it| for_sums[it.0]);
+        let own = |forward: &NodeId| on_parameters[forward.0] && is_gradient;
         let forward = section.forward[node.0].filter(|forward| !own(forward));
         let group = forward.and_then(|forward| {
             let found: usize = group_of[forward.0]?;
