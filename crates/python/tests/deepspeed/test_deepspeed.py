@@ -1,6 +1,6 @@
 """What is exported for DeepSpeed, trained by DeepSpeed on four processes of this host: its engine does what the plan
-says, and three steps have the losses and parameters that PyTorch has on one process, and those of Shardloom's own
-programs of the plan. The command line is `SHARDLOOM`."""
+says, and three steps have the losses and parameters that PyTorch has on one process, and, but for experts and bf16,
+the parameters of Shardloom's own programs of the plan. The command line is `SHARDLOOM`."""
 
 import json
 import math
