@@ -17,8 +17,6 @@ use std::net::TcpListener;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Output, Stdio};
 use std::sync::OnceLock;
-use std::thread;
-use std::time::Duration;
 
 use serde_json::Value;
 
@@ -174,23 +172,15 @@ fn children(of: u32) -> Vec<String> {
     names.filter(is_child).collect()
 }
 
-/// The process of a rank, by what its launcher has said to it: one that is just started has not been told yet.
+/// The process of a rank, by what its launcher has said to it.
 fn process(launcher: &Child, variable: &str) -> String {
     let says_so = |id: &String| {
         let environment = fs::read(format!("/proc/{id}/environ")).unwrap_or_default();
         environment.split(|&it| it == 0).any(|it| it == variable.as_bytes())
     };
-    for _ in 0..TRIES {
-        if let Some(found) = children(launcher.id()).into_iter().find(says_so) {
-            return found;
-        }
-        thread::sleep(Duration::from_millis(100));
-    }
-    panic!("no process of {} has {variable}", launcher.id())
+    let found = children(launcher.id()).into_iter().find(says_so);
+    found.unwrap_or_else(|| panic!("no process of {} has {variable}", launcher.id()))
 }
-
-/// How often a process is looked for, a tenth of a second apart.
-const TRIES: usize = 100;
 
 fn signal(name: &str, process: &str) {
     assert!(Command::new("kill").args([name, process]).status().unwrap().success());

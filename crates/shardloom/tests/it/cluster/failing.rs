@@ -58,9 +58,11 @@ fn all_end_when_any_rank_is_killed() {
 fn all_end_when_a_rank_is_killed_that_makes_tokens() {
     let folder = Folder::new("killed-tokens");
     let (plan, flight) = (folder.decoding("100000"), folder.path("flight"));
-    let arguments =
-        ["generate", &plan, "--prompt-ids", "1,2,3,4,5", "--prompt-ids", "6,7", "--flight", &flight];
-    let arguments = arguments.map(str::to_owned);
+    // They go on until one is killed.
+    let (prompts, most) =
+        (["--prompt-ids", "1,2,3,4,5", "--prompt-ids", "6,7"], ["--max-new-tokens", "90000"]);
+    let arguments = [&["generate", &plan, "--flight", &flight][..], &prompts, &most].concat();
+    let arguments: Vec<String> = arguments.into_iter().map(str::to_owned).collect();
     let lines = std::cell::Cell::new(0);
     let some_tokens = |_: &str| {
         lines.set(lines.get() + 1);
