@@ -14,7 +14,7 @@ use files::{Doing, Failure, Of};
 use import::{Bindings, ImportError};
 use kernels::Array;
 use launch::Listener;
-use models::Use;
+pub use models::Use;
 use plan::{Control, Plan, Recipe};
 use planner_ir::{DType, Graph, Mesh, Type};
 use rewrite::Steps;
@@ -81,16 +81,15 @@ pub struct Imported {
     pub header: plan::ModelFile,
 }
 
-/// Reads a model and binds its dimensions, to train it if there is a recipe.
+/// Reads a model, of a configuration the graph for a use, and binds its dimensions, to train it if there is a recipe.
 pub fn imported(
-    path: &Path,
+    (path, of): (&Path, Use),
     bound: &Bound,
     recipe: Option<&Recipe>,
     observe: Observer<'_>,
     listener: &dyn Listener,
 ) -> Result<Imported, Failure> {
     listener.say(format!("reading {}", path.display()).into());
-    let of = if recipe.is_some() { Use::Loss } else { Use::Forward };
     let file = model_file::open_for(path, of)?;
     file.left_out.iter().for_each(|it| listener.remark(&left_out(path, it)));
     let given = bound.inputs.as_deref().map(given::read).transpose()?;

@@ -3,12 +3,12 @@
 //! A plan of a model for two threads of this host:
 //!
 //! ```
-//! use driver::compile::{self, Bound, Wanted};
+//! use driver::compile::{self, Bound, Use, Wanted};
 //! use driver::{Nobody, machine, pipeline};
 //!
 //! # fn main() -> Result<(), driver::Failure> {
-//! let path = "../../tests/models/gpt2-eager-legacy2.9-op17-static/model.onnx".as_ref();
-//! let imported = compile::imported(path, &Bound::default(), None, &mut |_, _| {}, &Nobody)?;
+//! let model = ("../../tests/models/gpt2-eager-legacy2.9-op17-static/model.onnx".as_ref(), Use::Forward);
+//! let imported = compile::imported(model, &Bound::default(), None, &mut |_, _| {}, &Nobody)?;
 //! let prepared = pipeline::prepare(&imported.graph, &mut |_, _| {})?;
 //! let machine = machine::named("cpu-2x", None)?;
 //! let (wanted, observe) = (Wanted::default(), &mut |_, _: &dyn std::fmt::Display| {});

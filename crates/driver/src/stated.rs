@@ -128,6 +128,9 @@ fn config(model: &Model, precision: Arithmetic) -> Result<Value, String> {
                 .to_owned());
         }
     };
+    if model.further > 0 {
+        return Err("layers of a stated setup that predict further tokens are not written".to_owned());
+    }
     if model.latent.is_some() {
         return Err("latent attention of a stated setup is not written".to_owned());
     }
@@ -240,7 +243,7 @@ pub fn strategy(setup: &Setup, cluster: &Cluster) -> Result<Strategy, String> {
         pipeline: pp,
         chunks,
         layers: layers(setup, chunks)?,
-        further: 0,
+        further: setup.model.further,
         prefix: prefix(&setup.model).to_owned(),
         schedule: Some(schedule::kind(setup)),
         micro_batches,

@@ -36,7 +36,7 @@ mod jax; // partition specs of JAX
 mod megatron; // arguments of Megatron-LM
 mod sglang; // a command of SGLang
 mod shardy; // shardings of Shardy
-mod torchtitan; // a configuration of torchtitan
+pub mod torchtitan; // a configuration of torchtitan
 mod trtllm; // a command of TensorRT-LLM and its configuration
 mod vllm; // a command of vLLM
 

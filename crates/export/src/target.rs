@@ -126,6 +126,11 @@ impl Target {
 }
 
 impl Target {
+    /// Whether it trains no layers that predict tokens after the next, or not with a pipeline, as torchtitan.
+    pub fn trains_next_tokens_alone(self) -> bool {
+        self.range().is_some() && !self.is_of_megatron()
+    }
+
     /// Whether Megatron-LM runs it.
     fn is_of_megatron(self) -> bool {
         matches!(self, Self::Megatron | Self::Bridge)

@@ -18,7 +18,7 @@ use crate::strategy::{Again, Strategy};
 use models::{Like, like};
 
 /// What the file of a schedule is called.
-const SCHEDULE: &str = "schedule.csv";
+pub const SCHEDULE: &str = "schedule.csv";
 
 /// What torchtitan runs of a strategy, of a model: what its own models do not have of that is lost too.
 pub(crate) fn limited(strategy: Strategy, range: &Range, model: &Model, lost: &mut Vec<String>) -> Strategy {
@@ -251,7 +251,8 @@ fn name(kind: Kind) -> Option<&'static str> {
 
 /// A line for each group, a word for each task: its stage, what is done, its micro-batch. `B` are all
 /// gradients, `I` those of what the stage took, `W` those of its weights.
-fn csv(schedule: &Schedule) -> String {
+#[must_use]
+pub fn csv(schedule: &Schedule) -> String {
     let mut text = String::new();
     for (group, tasks) in schedule.groups.iter().enumerate() {
         let word = |task: &schedule::Task| {

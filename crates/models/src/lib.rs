@@ -23,6 +23,8 @@ pub enum Use {
     /// Besides, input `labels: [batch, sequence]` and output `loss`, which is of the next tokens' labels; of
     /// those that are −100 there is none. What predicts tokens after the next (multi-token prediction) adds to it.
     Loss,
+    /// The same without what predicts tokens after the next.
+    NextLoss,
     /// The outputs of `Forward`, and the cache that these tokens leave: `present.N.key` and `present.N.value`.
     Prefill,
     /// New tokens behind a cache: inputs `input_ids`, `attention_mask: [batch, total_length]`, `position_ids`
@@ -32,7 +34,12 @@ pub enum Use {
 
 impl Use {
     /// Every use.
-    pub const ALL: [Self; 4] = [Self::Forward, Self::Loss, Self::Prefill, Self::Decode];
+    pub const ALL: [Self; 5] = [Self::Forward, Self::Loss, Self::NextLoss, Self::Prefill, Self::Decode];
+
+    /// Whether it is for training.
+    pub fn is_trained(self) -> bool {
+        matches!(self, Self::Loss | Self::NextLoss)
+    }
 }
 
 /// How the weights of a layer's experts are held.
@@ -65,7 +72,7 @@ impl Wanted {
     /// The whole model with named dimensions; experts that are trained have one weight together, which can be
     /// split among devices by experts.
     pub fn of(of: Use) -> Self {
-        let experts = if of == Use::Loss { ExpertWeights::Together } else { ExpertWeights::Apart };
+        let experts = if of.is_trained() { ExpertWeights::Together } else { ExpertWeights::Apart };
         Self { of, element: None, layers: None, batch: None, sequence: None, experts }
     }
 }
@@ -107,10 +114,12 @@ pub fn written(config: &str, wanted: &Wanted, data: Data<'_>) -> Result<Model, C
         decoder.further.clear();
     }
     if wanted.of != Use::Loss && !decoder.further.is_empty() {
+        let only = if wanted.of == Use::NextLoss { "not in a loss of next tokens" } else { "in a loss only" };
         left_out.push(format!(
-            "`num_nextn_predict_layers`: what predicts {} tokens after the next is written for a loss only",
+            "`num_nextn_predict_layers`: what predicts {} tokens after the next is {only}",
             decoder.further.len()
         ));
+        decoder.further.clear();
     }
     let written = graph::write(&decoder, wanted, wanted.element.unwrap_or(said), Writer::new(data));
     Ok(Model { bytes: written.bytes, parameters: written.parameters, left_out })

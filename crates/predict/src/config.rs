@@ -29,9 +29,7 @@ pub use keys::KEYS;
 use crate::chip::Chip;
 use crate::cluster::Links;
 use crate::model::{Embedding, Experts, Latent, Mlp, Model};
-use crate::setup::{
-    Arithmetic, Attention, Dispatch, Graph, Learns, Recompute, Setup, SetupError, Zero, even_stages,
-};
+use crate::setup::{Arithmetic, Attention, Dispatch, Graph, Learns, Recompute, Setup, SetupError, Zero};
 use crate::table::MOST;
 
 /// What a configuration file states.
@@ -115,7 +113,7 @@ pub fn of(table: Table) -> Result<Config, ConfigError> {
         tp,
         pp,
         vpp: one("virtual_pipeline_model_parallel_size")?,
-        stages: fields.counts("pipeline_layers")?.unwrap_or_else(|| even_stages(model.layers, pp)),
+        stages: fields.counts("pipeline_layers")?.unwrap_or_else(|| model.stages(pp)),
         cp,
         ep: one("expert_model_parallel_size")?,
         etp: fields.count("expert_tensor_parallel_size")?.unwrap_or(tp),
@@ -255,7 +253,7 @@ pub fn even(setup: &Setup) -> Result<(), ConfigError> {
             "num_layers",
             model.layers,
             "pipeline x virtual_pipeline_model_parallel_size",
-            if *vpp > 1 && setup.stages == even_stages(model.layers, *pp) { pp * vpp } else { 1 },
+            if *vpp > 1 && setup.stages == model.stages(*pp) { pp * vpp } else { 1 },
         ),
     ];
     let uneven = shared.into_iter().find(|(_, count, _, parts)| !count.is_multiple_of(*parts));
@@ -349,8 +347,10 @@ fn model(fields: &Fields) -> Result<Model, ConfigError> {
     let top_k = fields.count("moe_router_topk")?.unwrap_or(2);
     let shared = fields.count("moe_shared_expert_intermediate_size")?.unwrap_or(0);
     let usual = hidden / heads.max(1);
+    let further = fields.count("mtp_num_layers")?.unwrap_or(0);
     Ok(Model {
-        layers: fields.needed("num_layers")?,
+        layers: fields.needed("num_layers")? + further,
+        further,
         hidden,
         heads,
         kv_heads: fields.count("num_query_groups")?.unwrap_or(heads),

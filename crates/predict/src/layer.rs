@@ -214,6 +214,26 @@ pub fn embedding(job: &Job<'_>) -> Passes {
     Passes { forward, weight, ..Passes::default() }
 }
 
+/// What joins a token's vector and the one after it, before a layer that predicts a further token: their norms, and a
+/// product with both.
+///
+/// Source: DeepSeek-AI, "DeepSeek-V3", arXiv 2412.19437, section 2.2.
+#[must_use]
+pub fn joining(job: &Job<'_>) -> Passes {
+    let setup = job.setup;
+    let (hidden, tokens) = (setup.model.hidden, setup.tokens());
+    let sizes = [tokens, hidden.div_ceil(setup.tp), 2 * hidden];
+    // Both are read and written by their norms, and once more where they are put together.
+    let bytes = exact(8 * ELEMENT * tokens) * exact(hidden);
+    let mut forward = job.product(Way::Forward, 1, sizes);
+    let mut input = job.product(Way::Input, 1, sizes);
+    forward.add_term("pointwise", job.touch(bytes));
+    input.add_term("pointwise", job.touch(job.figure(Figure::BackwardPasses) * bytes));
+    let learns = setup.learns == Learns::Everything;
+    let weight = if learns { job.product(Way::Weight, 1, sizes) } else { Estimate::new() };
+    Passes { forward, input, weight, ..Passes::default() }
+}
+
 /// The last norm, logits and the loss.
 #[must_use]
 pub fn head(job: &Job<'_>) -> Passes {

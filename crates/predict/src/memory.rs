@@ -92,7 +92,6 @@ pub fn room(job: &Job<'_>) -> Bytes {
 fn of_stage(job: &Job<'_>, stage: usize) -> Held {
     let setup = job.setup;
     let layers = exact(setup.stages[stage]);
-    let last = stage + 1 == setup.stages.len();
     let [whole, apart] = [in_flight(setup, stage), in_flight_apart(setup, stage)];
     // What gradients of weights are made of: scores are not.
     let left = kept_values(setup, Attention::Fused);
@@ -107,10 +106,8 @@ fn of_stage(job: &Job<'_>, stage: usize) -> Held {
         _ => working(setup),
     };
     held.activations = kept + working + if stage == 0 { exact(ELEMENT) * token_values(setup) } else { 0.0 };
-    if last {
-        let logits = exact(setup.tokens()) * exact(setup.model.vocab.div_ceil(setup.tp));
-        held.logits = job.figure(Figure::HeldLogitBytes) * logits;
-    }
+    let logits = exact(setup.tokens() * setup.heads(stage)) * exact(setup.model.vocab.div_ceil(setup.tp));
+    held.logits = job.figure(Figure::HeldLogitBytes) * logits;
     let holes = job.figure(Figure::Fragmentation) * (held.activations + held.logits);
     held.workspace = job.figure(Figure::Workspace) + holes;
     held
@@ -216,13 +213,9 @@ fn in_flight_apart(setup: &Setup, stage: usize) -> f64 {
 fn states(job: &Job<'_>, stage: usize) -> Held {
     let (setup, model) = (job.setup, &job.setup.model);
     let layers = exact(setup.stages[stage]);
-    let ends = usize::from(stage == 0)
-        + usize::from(
-            stage + 1 == setup.stages.len()
-                && (setup.pp > 1 || model.embedding == crate::model::Embedding::Untied),
-        );
-    let tables = exact(u64::try_from(ends).unwrap_or(0)) * model.embedding_parameters();
-    let dense = (layers * model.layer_parameters() + tables) / exact(setup.tp);
+    let tables = exact(setup.tables(stage)) * model.embedding_parameters();
+    let joining = exact(setup.further(stage)) * model.joining_parameters();
+    let dense = (layers * model.layer_parameters() + joining + tables) / exact(setup.tp);
     let experts = layers * model.experts_parameters() / exact(setup.ep * setup.etp);
     let shares = [(dense, exact(job.data.size)), (experts, exact(job.expert_data.size))];
     let sum = |from: Zero| {

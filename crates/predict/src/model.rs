@@ -1,13 +1,16 @@
 //! The shape of a decoder-only transformer, and how many parameters it has where.
 
+use cost_models::machine::Machine;
 use cost_models::model_flops::Counted;
 use cost_models::units::{Flops, exact};
 
 /// A decoder-only transformer.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Model {
-    /// Layers.
+    /// Layers, those that predict further tokens included.
     pub layers: u64,
+    /// The last so many of these predict tokens after the next (multi-token prediction).
+    pub further: u64,
     /// Length of a token's vector.
     pub hidden: u64,
     /// Heads of queries.
@@ -142,6 +145,36 @@ impl Model {
         exact((self.ups() + 1) * self.hidden * self.experts.map_or(0, |experts| experts.shared))
     }
 
+    /// Parameters of what joins a token's vector and the one after it, before a layer that predicts a further token.
+    #[must_use]
+    pub fn joining_parameters(&self) -> f64 {
+        exact(2 * self.hidden * self.hidden)
+    }
+
+    /// What the logits of one pass through the head take of what a layer takes (1), by their operations.
+    fn head_in_layers(&self) -> f64 {
+        let [layers, rest] = self.forward_flops(1.0);
+        let layer = (layers.products.0 + rest.seen.0) / exact(self.layers);
+        rest.products.0 / exact(1 + self.further) / layer
+    }
+
+    /// Layers of each of `pp` stages where nobody says otherwise: [even] ones, or where further tokens are predicted
+    /// those of which the slowest takes least, if each layer takes the same. The layers that predict further tokens are
+    /// in the last stage, and pass through the head as the last layer does.
+    ///
+    /// [even]: even_stages
+    #[must_use]
+    pub fn stages(&self, pp: u64) -> Vec<u64> {
+        let even = even_stages(self.layers, pp);
+        let Some(others) = pp.checked_sub(1).filter(|it| self.further > 0 && *it > 0) else { return even };
+        let ends = exact(1 + self.further) * self.head_in_layers();
+        let slowest = |last: &u64| exact((self.layers - last).div_ceil(others)).max(exact(*last) + ends);
+        // Each of the others has a layer.
+        let all = self.further..=self.layers.saturating_sub(others);
+        let last = all.min_by(|a, b| slowest(a).total_cmp(&slowest(b)));
+        last.map_or(even, |last| [even_stages(self.layers - last, others), vec![last]].concat())
+    }
+
     /// Parameters of the embedding.
     #[must_use]
     pub fn embedding_parameters(&self) -> f64 {
@@ -156,7 +189,7 @@ impl Model {
             Embedding::Untied => 2.0,
         };
         let layers = exact(self.layers) * (self.layer_parameters() + self.experts_parameters());
-        layers + tables * self.embedding_parameters()
+        layers + exact(self.further) * self.joining_parameters() + tables * self.embedding_parameters()
     }
 
     /// Floating-point operations of a forward pass over `tokens`, of the products of layers and of attention and
@@ -171,10 +204,31 @@ impl Model {
         let sizes = self.key_size() + self.value_size();
         let scores = exact(self.layers * self.heads * sizes * self.seq);
         let all = |each: f64| Flops(2.0 * tokens * each);
-        let layers = Counted { products: all(exact(self.layers) * layer), ..Counted::default() };
-        let logits = all(self.embedding_parameters());
+        let joined = exact(self.further) * self.joining_parameters();
+        let layers = Counted { products: all(exact(self.layers) * layer + joined), ..Counted::default() };
+        let logits = all(exact(1 + self.further) * self.embedding_parameters());
         [layers, Counted { products: logits, attention: all(scores), seen: all(scores / 2.0) }]
     }
+}
+
+/// Layers of each of `pp` stages where nobody says otherwise.
+///
+/// Equal shares if there are any; else equal shares of the layers, the embedding and the logits,
+/// each counted as a layer; else shares that differ by one, the greater ones in the middle. None at
+/// all where there are no stages, or more than layers, embedding and logits.
+#[must_use]
+pub fn even_stages(layers: u64, pp: u64) -> Vec<u64> {
+    if pp == 0 || pp > layers.saturating_add(2) || pp > Machine::DEVICE_LIMIT {
+        return Vec::new();
+    }
+    if !layers.is_multiple_of(pp) && (layers + 2).is_multiple_of(pp) {
+        let each = (layers + 2) / pp;
+        let end = |stage| u64::from(stage == 0) + u64::from(stage + 1 == pp);
+        return (0..pp).map(|stage| each - end(stage)).collect();
+    }
+    let (each, more) = (layers / pp, layers % pp);
+    let first = (pp - more) / 2;
+    (0..pp).map(|stage| each + u64::from(stage >= first && stage < first + more)).collect()
 }
 
 #[cfg(test)]

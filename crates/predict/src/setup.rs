@@ -8,7 +8,7 @@ use cost_models::machine::{Machine, Precision};
 use cost_models::model_flops::{Counted, ModelFlops, StepWork};
 use cost_models::units::exact;
 
-use crate::model::Model;
+use crate::model::{Embedding, Model};
 use crate::table::MOST;
 
 /// A training run on a number of equal devices.
@@ -196,29 +196,16 @@ impl Arithmetic {
     }
 }
 
-/// Layers of each of `pp` stages where nobody says otherwise.
-///
-/// Equal shares if there are any; else equal shares of the layers, the embedding and the logits,
-/// each counted as a layer; else shares that differ by one, the greater ones in the middle. None at
-/// all where there are no stages, or more than layers, embedding and logits.
-#[must_use]
-pub fn even_stages(layers: u64, pp: u64) -> Vec<u64> {
-    if pp == 0 || pp > layers.saturating_add(2) || pp > Machine::DEVICE_LIMIT {
-        return Vec::new();
-    }
-    if !layers.is_multiple_of(pp) && (layers + 2).is_multiple_of(pp) {
-        let each = (layers + 2) / pp;
-        let end = |stage| u64::from(stage == 0) + u64::from(stage + 1 == pp);
-        return (0..pp).map(|stage| each - end(stage)).collect();
-    }
-    let (each, more) = (layers / pp, layers % pp);
-    let first = (pp - more) / 2;
-    (0..pp).map(|stage| each + u64::from(stage >= first && stage < first + more)).collect()
-}
-
 /// Why numbers are not a setup.
 #[derive(Clone, Debug, PartialEq)]
 pub enum SetupError {
+    /// More layers that predict further tokens than there are.
+    Further {
+        /// So many.
+        further: u64,
+        /// Of so many layers.
+        layers: u64,
+    },
     /// Something that must be at least 1 is 0.
     Zero(&'static str),
     /// More of something than any setup has.
@@ -284,6 +271,30 @@ impl Setup {
         self.mbs.saturating_mul(self.model.seq).div_ceil(self.cp)
     }
 
+    /// How many of a stage's layers predict further tokens: they are the last of all.
+    #[must_use]
+    pub fn further(&self, stage: usize) -> u64 {
+        let until: u64 = self.stages.iter().take(stage + 1).sum();
+        let first = self.model.layers.saturating_sub(self.model.further);
+        until.saturating_sub(first).min(self.stages.get(stage).copied().unwrap_or(0))
+    }
+
+    /// How often a stage passes through the head: for the next token in the last one, and for each further token where
+    /// that is predicted.
+    #[must_use]
+    pub fn heads(&self, stage: usize) -> u64 {
+        u64::from(stage + 1 == self.stages.len()) + self.further(stage)
+    }
+
+    /// How many tables of tokens a stage has: the embedding's in the first and where further tokens are predicted,
+    /// that of the head where there is one, or one that is both.
+    #[must_use]
+    pub fn tables(&self, stage: usize) -> u64 {
+        let embeds = stage == 0 || self.further(stage) > 0;
+        let both = embeds && self.heads(stage) > 0 && self.model.embedding == Embedding::Tied;
+        u64::from(embeds) + u64::from(self.heads(stage) > 0) - u64::from(both)
+    }
+
     /// Ranks of a stage.
     #[must_use]
     pub fn stage_ranks(&self) -> u64 {
@@ -345,6 +356,9 @@ impl Setup {
             ("vocab", self.model.vocab),
             ("seq", self.model.seq),
         ];
+        if self.model.further >= self.model.layers {
+            return Err(SetupError::Further { further: self.model.further, layers: self.model.layers });
+        }
         if let Some((name, _)) = counts.iter().find(|(_, count)| *count == 0) {
             return Err(SetupError::Zero(name));
         }
@@ -381,6 +395,9 @@ impl fmt::Display for SetupError {
             Self::Year(year) => {
                 let (first, last) = (YEARS.start(), YEARS.end());
                 write!(f, "the framework's year is {year}, expected {first} to {last}")
+            }
+            Self::Further { further, layers } => {
+                write!(f, "{further} of {layers} layers predict further tokens, expected fewer than all")
             }
             Self::Zero(name) => write!(f, "`{name}` is 0, expected at least 1"),
             Self::Large { what, most } => write!(f, "too many {what}, expected at most {most}"),

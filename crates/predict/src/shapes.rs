@@ -35,6 +35,7 @@ fn shape(value: &Value) -> Option<(Vec<String>, Model)> {
     value.get("source")?.as_str().filter(|source| !source.is_empty())?;
     let model = Model {
         layers: count("layers")?,
+        further: 0,
         hidden: count("hidden")?,
         heads: count("heads")?,
         kv_heads: count("kv_heads")?,

@@ -25,7 +25,7 @@ use links::{count, number};
 use crate::cluster::Links;
 use crate::framework::{Framework, FrameworkError};
 use crate::model::{Embedding, Experts, Mlp, Model};
-use crate::setup::{Arithmetic, Attention, Dispatch, Learns, Recompute, Setup, Zero, even_stages};
+use crate::setup::{Arithmetic, Attention, Dispatch, Learns, Recompute, Setup, Zero};
 use crate::shapes;
 use crate::table::{Row, TableError};
 
@@ -156,6 +156,7 @@ pub fn model(row: &Row<'_>) -> Result<Model, Unstated> {
     };
     let mut model = Model {
         layers,
+        further: 0,
         hidden,
         heads,
         kv_heads: row.count("kv_heads")?.unwrap_or(heads),
@@ -188,6 +189,7 @@ pub fn model(row: &Row<'_>) -> Result<Model, Unstated> {
 pub fn gpt(layers: u64, hidden: u64, heads: u64, seq: u64) -> Setup {
     let model = Model {
         layers,
+        further: 0,
         hidden,
         heads,
         kv_heads: heads,
@@ -247,7 +249,7 @@ fn head_size(model: &Model, parameters: f64) -> u64 {
 /// Layers of each stage: where notes say at which of a list of layers a pipeline is cut, so many.
 fn stages(row: &Row<'_>, model: &Model, pp: u64) -> Vec<u64> {
     let cut = cut_points(row.text("notes"), model.layers);
-    cut.filter(|it| u64::try_from(it.len()) == Ok(pp)).unwrap_or_else(|| even_stages(model.layers, pp))
+    cut.filter(|it| u64::try_from(it.len()) == Ok(pp)).unwrap_or_else(|| model.stages(pp))
 }
 
 /// `partition over 30 … layers [0 embed,1 noop,2-25 transformer,…] cut points [0, 15, 30]`.

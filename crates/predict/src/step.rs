@@ -132,17 +132,14 @@ impl StageTimes {
 #[must_use]
 pub fn stages(job: &Job<'_>) -> Vec<StageTimes> {
     let each = sharded(job, layer::layer(job));
-    let (embedding, head) = (layer::embedding(job), layer::head(job));
-    let last = job.setup.stages.len().saturating_sub(1);
+    let (embedding, head, joining) = (layer::embedding(job), layer::head(job), layer::joining(job));
     let stage = |(place, &layers): (usize, &u64)| {
-        let mut passes = vec![(exact(layers), &each)];
-        if place == 0 {
-            passes.push((1.0, &embedding));
-        }
-        if place == last {
-            passes.push((1.0, &head));
-        }
-        assembled(job, &passes)
+        let further = job.setup.further(place);
+        let embeddings = u64::from(place == 0) + further;
+        let parts =
+            [(layers, &each), (embeddings, &embedding), (further, &joining), (job.setup.heads(place), &head)];
+        let there = parts.into_iter().filter(|it| it.0 > 0);
+        assembled(job, &there.map(|(count, passes)| (exact(count), passes)).collect::<Vec<_>>())
     };
     job.setup.stages.iter().enumerate().map(stage).collect()
 }
@@ -285,12 +282,10 @@ fn messages(job: &Job<'_>, slowest: &StageTimes) -> Seconds {
 pub fn parameters(job: &Job<'_>) -> (f64, f64) {
     let (setup, model) = (job.setup, &job.setup.model);
     let layers = exact(setup.stages.iter().copied().max().unwrap_or(0));
-    let tables = if setup.pp == 1 {
-        model.parameters() - exact(model.layers) * (model.layer_parameters() + model.experts_parameters())
-    } else {
-        model.embedding_parameters()
-    };
-    let dense = (layers * model.layer_parameters() + tables) / exact(setup.tp);
+    let tables = (0..setup.stages.len()).map(|stage| setup.tables(stage)).max().unwrap_or(0);
+    let besides =
+        exact(tables) * model.embedding_parameters() + exact(model.further) * model.joining_parameters();
+    let dense = (layers * model.layer_parameters() + besides) / exact(setup.tp);
     let experts = layers * model.experts_parameters() / exact(setup.ep * setup.etp);
     (dense, experts)
 }
@@ -321,7 +316,8 @@ fn data_parallel(job: &Job<'_>, slowest: &StageTimes) -> Estimate {
             sum(&|group, count| ring_all_gather(machine, group, whole_bytes(exact(ELEMENT) * count)));
         time.add_term("weight gathering", beyond(gather, hidden * slowest.forward.total()));
     }
-    if setup.pp > 1 && setup.model.embedding == crate::model::Embedding::Tied {
+    // The first stage and the last have one table.
+    if setup.pp > 1 && (setup.model.embedding == crate::model::Embedding::Tied || setup.model.further > 0) {
         let table = bytes * setup.model.embedding_parameters() / exact(setup.tp);
         time.add_term("gradient reduction", all_reduce(machine, &job.ends, whole_bytes(table)));
     }

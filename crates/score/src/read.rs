@@ -29,7 +29,12 @@ pub struct Read {
     pub strange: Vec<String>,
     /// To how many times its even share of tokens the busiest expert is held, and by which argument.
     pub held: Option<(f64, String)>,
+    /// How many layers that predict further tokens the configuration of the model has.
+    further: u64,
 }
+
+/// How the configuration of a model calls layers that predict further tokens.
+const FURTHER: &str = "num_nextn_predict_layers";
 
 /// What is known besides the configuration.
 #[derive(Clone, Debug, Default)]
@@ -40,6 +45,8 @@ pub struct Beside {
     pub sequence: Option<u64>,
     /// Devices of the run.
     pub devices: Option<u64>,
+    /// The order of a pipeline's work, as the file beside the configuration has it that torchtitan reads.
+    pub schedule: Option<String>,
 }
 
 /// Why a configuration is not read.
@@ -89,7 +96,7 @@ pub fn read(runner: Runner, text: &str, beside: &Beside) -> Result<Read, ReadErr
     let stated = beside.devices;
     match runner {
         Runner::Megatron | Runner::Bridge => megatron::read(&mut read, given, stated, runner),
-        Runner::Torchtitan => torchtitan::read(&mut read, given, stated),
+        Runner::Torchtitan => torchtitan::read(&mut read, given, stated, beside.schedule.as_deref()),
         Runner::Deepspeed => deepspeed::read(&mut read, given, stated),
     }?;
     read.keys.insert("framework".to_owned(), Value::from(runner.figures()));
@@ -122,6 +129,12 @@ impl Read {
     /// A count that is set.
     fn known(&self, key: &str) -> Option<u64> {
         self.keys.get(key).and_then(Value::as_integer).and_then(|it| u64::try_from(it).ok())
+    }
+
+    /// So many layers that predict further tokens are trained.
+    fn trains_further(&mut self, count: u64) -> Result<(), ReadError> {
+        self.taken.retain(|(said, _)| !said.starts_with(FURTHER));
+        self.set("mtp_num_layers", integer(count))
     }
 
     /// Notes what is taken to be something else.

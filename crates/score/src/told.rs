@@ -5,6 +5,7 @@
 //! its host waits for, how fast its attention is, what it has beside computing.
 
 use ::export::model::{Model, Trait};
+use ::export::torchtitan::SCHEDULE;
 use ::export::{Exported, Job, Runs, Strategy};
 use cost_models::estimate::Estimate;
 use cost_models::machine::Machine;
@@ -94,7 +95,9 @@ pub fn expected(
         }
         let sizes = || sizes(&model, strategy).map(|it| it.to_string());
         let text_of_model = if states { None } else { Some(config.map_or_else(sizes, Ok)?) };
-        let beside = Beside { model: text_of_model, sequence: model.sequence, devices: Some(job.devices()) };
+        let schedule = exported.files.iter().find(|it| it.name == SCHEDULE).map(|it| it.text.clone());
+        let (sequence, devices) = (model.sequence, Some(job.devices()));
+        let beside = Beside { model: text_of_model, sequence, devices, schedule };
         priced(runner, text, &beside, machines)
     };
     Some(priced())

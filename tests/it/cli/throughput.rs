@@ -6,7 +6,7 @@ use std::path::Path;
 
 use cost_models::model_flops::StepWork;
 use driver::Nobody;
-use driver::compile::{Bound, imported};
+use driver::compile::{Bound, Use, imported};
 use driver::pipeline::{Decisions, Phases, Training, prepare_training};
 use plan::{Loss, NoDecay, Precision, Recipe, Recompute, Roles};
 use planner_ir::{Optimizer, Real};
@@ -30,7 +30,7 @@ fn in_program(config: &Path, batch: u64, sequence: u64) -> StepWork {
     };
     let dims = vec![("batch".to_owned(), batch), ("sequence".to_owned(), sequence)];
     let bound = Bound { dims, inputs: None };
-    let imported = imported(config, &bound, Some(&recipe), &mut |_, _| {}, &Nobody).unwrap();
+    let imported = imported((config, Use::Loss), &bound, Some(&recipe), &mut |_, _| {}, &Nobody).unwrap();
     // Recomputation does not count.
     let decisions = Decisions::Only(Recompute::Full);
     let training = Training { recipe, decisions, phases: Phases::Together };

@@ -8,7 +8,7 @@ use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 
 use device::Device;
-use driver::compile::{self, Bound};
+use driver::compile::{self, Bound, Use};
 use driver::pipeline::cluster::Pins;
 use driver::pipeline::{self, Target};
 use files::Failure;
@@ -154,7 +154,7 @@ struct Model {
 
 impl Model {
     fn open(path: &Path, bound: &Bound) -> Result<Self, Failure> {
-        let imported = compile::imported(path, bound, None, &mut |_, _| {}, &Nobody)?;
+        let imported = compile::imported((path, Use::Forward), bound, None, &mut |_, _| {}, &Nobody)?;
         let prepared = pipeline::prepare(&imported.graph, &mut |_, _| {})?;
         let narrow = |type_: &planner_ir::Type| type_.dtype.is_float() && type_.dtype.bytes() < 4;
         let most =

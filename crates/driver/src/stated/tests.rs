@@ -6,8 +6,9 @@ use export::strategy::Again;
 use export::{Job, Runs, Strategy, Target};
 use plan::json::Content;
 use planner_ir::{Layout, Source, StateKind, Value};
+use predict::model::even_stages;
 use predict::model::{Embedding, Experts, Mlp};
-use predict::setup::{Arithmetic, Recompute, Setup, Zero, even_stages};
+use predict::setup::{Arithmetic, Recompute, Setup, Zero};
 use predict::stated::gpt;
 
 use super::{cluster, divisible, planned};

@@ -1,7 +1,6 @@
 //! Tokens to vectors, and vectors to logits and a loss.
 
 use super::{Angles, Graph, signed};
-use crate::Use;
 use crate::onnx::{Attribute, BOOL, Element};
 use crate::rotary::real;
 
@@ -19,7 +18,7 @@ impl Graph<'_, '_> {
     pub(super) fn inputs(&mut self) {
         let (batch, sequence) = (self.batch.clone(), self.sequence.clone());
         self.writer.input("input_ids", &[&batch, &sequence]);
-        if self.wanted.of == Use::Loss {
+        if self.wanted.of.is_trained() {
             self.writer.input("labels", &[&batch, &sequence]);
         }
         if self.has_past() {
@@ -71,10 +70,9 @@ impl Graph<'_, '_> {
 
     /// The outputs.
     pub(super) fn ends(&mut self, angles: &[Angles], x: &str) {
-        let is_trained = self.wanted.of == Use::Loss;
-        let further = if is_trained { self.further(angles, x) } else { Vec::new() };
+        let further = self.further(angles, x);
         let logits = self.logits(x);
-        if is_trained {
+        if self.wanted.of.is_trained() {
             self.losses(&logits, &further);
         }
         let dims = [self.batch.clone(), self.sequence.clone(), self.decoder.vocabulary.to_string()];

@@ -20,7 +20,7 @@ const fn key(name: &'static str, unit: &'static str, absent: &'static str, meani
 }
 
 /// Every key.
-pub const KEYS: [Key; 51] = [
+pub const KEYS: [Key; 52] = [
     key(
         "machine",
         "name",
@@ -51,6 +51,12 @@ pub const KEYS: [Key; 51] = [
     key("framework", "name", "megatron-core", "whose figures count: a file of `cost-models/frameworks/`"),
     key("framework_year", "year", "that of the framework's figures", "year of the framework's version"),
     key("num_layers", "layers", MUST, "layers of the model"),
+    key(
+        "mtp_num_layers",
+        "layers",
+        "0",
+        "layers after these that predict tokens after the next, each with a pass of its own through the head",
+    ),
     key("hidden_size", "elements", MUST, "length of a token's vector"),
     key("num_attention_heads", "heads", MUST, "heads of queries"),
     key("num_query_groups", "heads", "num_attention_heads", "heads of keys and values"),
@@ -108,7 +114,12 @@ pub const KEYS: [Key; 51] = [
     key("tensor_model_parallel_size", "ranks", "1", "ranks that compute parts of each product"),
     key("pipeline_model_parallel_size", "stages", "1", "stages of the pipeline"),
     key("virtual_pipeline_model_parallel_size", "parts", "1", "parts of the model that a stage has"),
-    key("pipeline_layers", "list of layers", "equal shares", "layers of each stage, all its parts together"),
+    key(
+        "pipeline_layers",
+        "list of layers",
+        "equal shares",
+        "layers of each stage, all its parts and those of `mtp_num_layers` together",
+    ),
     key("context_parallel_size", "ranks", "1", "ranks that share an example's tokens"),
     key("expert_model_parallel_size", "ranks", "1", "ranks that share the experts of a layer"),
     key(

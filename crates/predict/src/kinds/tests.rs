@@ -2,7 +2,7 @@
 
 use super::*;
 use crate::device::machine_of;
-use crate::setup::even_stages;
+use crate::model::even_stages;
 use crate::stated::gpt;
 
 fn setup(pp: u64, dp: u64) -> Setup {

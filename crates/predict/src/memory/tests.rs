@@ -4,7 +4,7 @@ use super::*;
 use crate::cluster::{Cluster, Links};
 use crate::device::machine_of;
 use crate::framework::Framework;
-use crate::setup::even_stages;
+use crate::model::even_stages;
 use crate::stated::gpt;
 
 /// GPT-3 175B.

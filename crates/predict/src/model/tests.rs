@@ -5,6 +5,7 @@ use super::*;
 fn gpt3() -> Model {
     Model {
         layers: 96,
+        further: 0,
         hidden: 12288,
         heads: 96,
         kv_heads: 96,

@@ -4,7 +4,8 @@ use super::*;
 use crate::cluster::{Cluster, Links};
 use crate::device::machine_of;
 use crate::framework::Framework;
-use crate::setup::{Recompute, Setup, even_stages};
+use crate::model::even_stages;
+use crate::setup::{Recompute, Setup};
 use crate::stated::gpt;
 
 /// GPT of 8 layers on A100.

@@ -24,7 +24,7 @@ pub(super) fn read(
     let [tp, pp, cp, ep] = degrees(read, given)?;
     let layers = read.known("num_layers").ok_or(lacks("--num-layers"))?;
     stages(read, given, layers, pp)?;
-    further(read, given, layers)?;
+    further(read, given, layers, pp)?;
     let nodes = given.positive("nnodes")?.or(given.positive("num_nodes")?);
     let each = given.positive("nproc_per_node")?.or(given.positive("gpus_per_node")?);
     let launched = each.map(|each| each.saturating_mul(nodes.unwrap_or(1)));
@@ -292,19 +292,16 @@ fn repeated(text: &str) -> Option<String> {
     Some(whole)
 }
 
-/// Layers that predict further tokens: as many more at the end.
-fn further(read: &mut Read, given: &mut Given, layers: u64) -> Result<(), ReadError> {
+/// Layers that predict further tokens: in the last stage, unless a layout says where they are.
+fn further(read: &mut Read, given: &mut Given, layers: u64, pp: u64) -> Result<(), ReadError> {
     let Some(more) = given.count("mtp_num_layers")?.filter(|it| *it > 0) else { return Ok(()) };
-    read.taken.retain(|(said, _)| !said.starts_with("num_nextn_predict_layers"));
-    read.take(
-        format!("--mtp-num-layers {more}"),
-        "as many layers more at the end; their logits are not priced",
-    );
-    read.keys.insert("num_layers".to_owned(), integer(layers.saturating_add(more)).into());
+    read.trains_further(more)?;
+    if !read.keys.contains_key("pipeline_layers") && layers.is_multiple_of(pp) {
+        layers_of(read, (0..pp).map(|_| layers / pp).collect())?;
+    }
     let stages = read.keys.get_mut("pipeline_layers").and_then(toml::Value::as_array_mut);
     if let Some(stages) = stages {
         let all: i64 = stages.iter().filter_map(toml::Value::as_integer).sum();
-        // A layout may say where they are.
         if all == integer(layers)
             && let Some(last) = stages.last_mut()
         {

@@ -2,7 +2,7 @@
 
 use serde_json::Value;
 
-use super::{Read, ReadError, integer};
+use super::{FURTHER, Read, ReadError, integer};
 
 /// Families whose layers are all alike in what is priced: attention over all tokens, and a feed-forward part with
 /// or without a gate.
@@ -67,11 +67,9 @@ pub(super) fn model(read: &mut Read, text: &str) -> Result<(), ReadError> {
     {
         read.take(format!("sliding_window {window}"), "attention over all tokens");
     }
-    if let Some(further) = config.count(&["num_nextn_predict_layers"]).filter(|it| *it > 0) {
-        read.take(
-            format!("num_nextn_predict_layers {further}"),
-            "not trained, unless the arguments say that they are",
-        );
+    if let Some(further) = config.count(&[FURTHER]).filter(|it| *it > 0) {
+        read.further = further;
+        read.take(format!("{FURTHER} {further}"), "not trained, unless the arguments say that they are");
     }
     read.set("num_layers", integer(layers))
 }

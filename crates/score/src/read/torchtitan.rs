@@ -3,6 +3,9 @@
 //! Source: torchtitan, `torchtitan/config/job_config.py` of version 0.2 and `torchtitan/config/configs.py` of
 //! version 0.3; sizes of flavors: `torchtitan/models/llama3/__init__.py`, `torchtitan/models/deepseek_v3/__init__.py`.
 
+use ::export::torchtitan::csv;
+use ::schedule::Kind;
+use predict::config::SCHEDULE;
 use toml::{Table, Value};
 
 use super::given::{Given, wrong};
@@ -109,7 +112,12 @@ const FLAVORS: [(&str, &str, [u64; 6]); 3] = [
 ];
 
 /// Sets the keys of what is stated.
-pub(super) fn read(read: &mut Read, mut given: Given, devices: Option<u64>) -> Result<(), ReadError> {
+pub(super) fn read(
+    read: &mut Read,
+    mut given: Given,
+    devices: Option<u64>,
+    written: Option<&str>,
+) -> Result<(), ReadError> {
     let given = &mut given;
     model(read, given)?;
     let tokens = given.positive("training.seq_len")?;
@@ -152,7 +160,7 @@ pub(super) fn read(read: &mut Read, mut given: Given, devices: Option<u64>) -> R
     let overlap = given.flag("parallelism.enable_async_tensor_parallel")?.unwrap_or(false);
     read.set("tp_comm_overlap", overlap && tp > 1)?;
     batch(read, given, data, pp)?;
-    schedule(read, given, pp)?;
+    schedule(read, given, (pp, data), written)?;
     again(read, given)?;
     arithmetic(read, given)?;
     read.set("attention_backend", "flash")?;
@@ -163,7 +171,8 @@ pub(super) fn read(read: &mut Read, mut given: Given, devices: Option<u64>) -> R
 fn model(read: &mut Read, given: &mut Given) -> Result<(), ReadError> {
     let (name, flavor) = (given.word("model.name")?, given.word("model.flavor")?);
     if read.known("num_layers").is_some() {
-        return Ok(());
+        let loss = given.word("loss")?.unwrap_or_default();
+        return if loss.starts_with("MTPLoss") { read.trains_further(read.further) } else { Ok(()) };
     }
     let found = FLAVORS.iter().find(|it| name.as_deref() == Some(it.0) && flavor.as_deref() == Some(it.1));
     let Some((_, _, sizes)) = found else {
@@ -238,7 +247,13 @@ fn batch(read: &mut Read, given: &mut Given, data: u64, pp: u64) -> Result<(), R
     read.set("global_batch_size", integer(global))
 }
 
-fn schedule(read: &mut Read, given: &mut Given, pp: u64) -> Result<(), ReadError> {
+/// The order of a pipeline's work: one that has a name, or that `written` has.
+fn schedule(
+    read: &mut Read,
+    given: &mut Given,
+    (pp, data): (u64, u64),
+    written: Option<&str>,
+) -> Result<(), ReadError> {
     let name = given.word("parallelism.pipeline_parallel_schedule")?.unwrap_or_else(|| "1F1B".to_owned());
     let each = given.positive("parallelism.pipeline_parallel_layers_per_stage")?;
     let parts = given.words("parallelism.module_fqns_per_model_part");
@@ -259,7 +274,6 @@ fn schedule(read: &mut Read, given: &mut Given, pp: u64) -> Result<(), ReadError
             return Err(wrong("parallelism.pipeline_parallel_schedule", other, expected));
         }
     };
-    read.set("schedule", word)?;
     if !parts.is_empty() {
         let groups = usize::try_from(pp).unwrap_or(usize::MAX);
         let layers = |part: &String| part.split(',').filter(|it| it.trim().starts_with("layers.")).count();
@@ -271,9 +285,33 @@ fn schedule(read: &mut Read, given: &mut Given, pp: u64) -> Result<(), ReadError
     let layers = read.known("num_layers").unwrap_or(1);
     let stages = if parts.is_empty() { None } else { u64::try_from(parts.len()).ok() };
     let count = stages.or(each.map(|each| layers.div_ceil(each))).map(|stages| (stages / pp).max(1));
+    const FILE: &str = "parallelism.pipeline_parallel_schedule_csv";
+    let example = product(&[read.known("micro_batch_size").unwrap_or(1), data]);
+    let micro_batches = read.known("global_batch_size").map_or(0, |it| it / example);
+    let sizes = [pp, stages.map_or(1, |it| it / pp), micro_batches];
+    if let Some((word, chunks)) = written.and_then(|it| named(it, sizes))
+        && given.has(FILE)
+    {
+        read.set("schedule", word)?;
+        return read.set("virtual_pipeline_model_parallel_size", integer(chunks));
+    }
+    read.set("schedule", word)?;
     // Two stages of each group where nobody says, as schedules that interleave need.
     let count = count.unwrap_or(2).min(most);
     read.set("virtual_pipeline_model_parallel_size", integer(count))
+}
+
+/// What an order of work is called that is written task by task, of so many groups of so many stages and micro-batches;
+/// and how many parts its stages have.
+fn named(text: &str, [groups, chunks, micro_batches]: [u64; 3]) -> Option<(&'static str, u64)> {
+    let size = |it: u64| usize::try_from(it).ok();
+    let (groups, parts, micro_batches) = (size(groups)?, size(chunks)?, size(micro_batches)?);
+    let is = |kind: &Kind| {
+        kind.schedule(groups, parts, micro_batches).is_ok_and(|schedule| csv(&schedule) == text)
+    };
+    let found = Kind::ALL.into_iter().find(is)?;
+    let kind = if found == Kind::Interleaved { Kind::OneForwardOneBackward } else { found };
+    SCHEDULE.iter().find(|it| it.1 == kind).map(|it| (it.0, chunks))
 }
 
 fn again(read: &mut Read, given: &mut Given) -> Result<(), ReadError> {

@@ -2,7 +2,7 @@
 
 use ::schedule::Kind;
 use predict::config::{DISPATCH, RECOMPUTE, SCHEDULE};
-use predict::setup::{Dispatch, Recompute, Setup, Zero, even_stages};
+use predict::setup::{Dispatch, Recompute, Setup, Zero};
 
 use super::{Space, must_split};
 
@@ -58,7 +58,7 @@ impl Choice {
     pub fn of(setup: &Setup) -> Self {
         let Setup { tp, pp, vpp, cp, ep, etp, mbs, zero, recompute, schedule, dispatch, .. } = *setup;
         let (dp_overlap, tp_overlap) = (setup.dp_overlap, setup.tp_overlap);
-        let even = setup.stages == even_stages(setup.model.layers, pp);
+        let even = setup.stages == setup.model.stages(pp);
         let sequence = setup.seq_parallel;
         Self {
             tp,
@@ -89,7 +89,7 @@ impl Choice {
     #[must_use]
     pub fn setup(&self, base: &Setup) -> Setup {
         let replica = self.tp * self.pp * self.cp;
-        let stages = if self.even { even_stages(base.model.layers, self.pp) } else { base.stages.clone() };
+        let stages = if self.even { base.model.stages(self.pp) } else { base.stages.clone() };
         Setup {
             tp: self.tp,
             pp: self.pp,
@@ -266,14 +266,14 @@ fn staged(shape: &Choice, base: &Setup, space: &Space) -> Vec<Choice> {
     if shape.pp == 1 {
         return vec![Choice { schedule: FIRST, vpp: 1, even: true, ..*shape }];
     }
-    let layers = base.model.layers;
+    let stages = base.model.stages(shape.pp);
+    let each = stages.first().copied().filter(|each| stages.iter().all(|it| it == each));
     let micro_batches = base.gbs / (base.devices() / (shape.tp * shape.pp * shape.cp)) / shape.mbs;
     // Parts of stages take turns by as many micro-batches as there are stages.
-    let interleaves =
-        space.parts && layers.is_multiple_of(shape.pp) && micro_batches.is_multiple_of(shape.pp);
+    let each = each.filter(|_| space.parts && micro_batches.is_multiple_of(shape.pp));
     let mut all = Vec::new();
     for &schedule in &space.schedules {
-        let parts = if interleaves && schedule == FIRST { divisors(layers / shape.pp) } else { vec![1] };
+        let parts = each.filter(|_| schedule == FIRST).map_or_else(|| vec![1], divisors);
         all.extend(parts.into_iter().map(|vpp| Choice { schedule, vpp, even: true, ..*shape }));
         // Stages that are as they are, where there are as many.
         if !now.even && shape.pp == now.pp && (now.vpp == 1 || schedule == FIRST) {

@@ -45,6 +45,8 @@ pub enum UseName {
     Forward,
     /// Tokens and labels to logits and a loss.
     Loss,
+    /// The same without layers that predict tokens after the next.
+    NextLoss,
     /// Tokens to logits and the cache that they leave.
     Prefill,
     /// New tokens behind a cache to logits and the cache: what `--mode generate` plans.
@@ -57,6 +59,7 @@ impl UseName {
         match self {
             Self::Forward => Use::Forward,
             Self::Loss => Use::Loss,
+            Self::NextLoss => Use::NextLoss,
             Self::Prefill => Use::Prefill,
             Self::Decode => Use::Decode,
         }

@@ -163,11 +163,14 @@ impl RecipeArguments {
         }))
     }
 
-    /// The graph of a configuration that this is planned with.
-    pub(crate) fn graph(&self) -> models::Use {
+    /// The graph of a configuration that this is planned with, for what runs it.
+    pub(crate) fn graph(&self, runtime: Option<export::Target>) -> models::Use {
         match self.mode {
             Mode::Inference => models::Use::Forward,
             Mode::Generate => models::Use::Decode,
+            Mode::Train if runtime.is_some_and(export::Target::trains_next_tokens_alone) => {
+                models::Use::NextLoss
+            }
             Mode::Train => models::Use::Loss,
         }
     }

@@ -21,8 +21,8 @@ use driver::compile::Imported;
 pub(crate) fn import(arguments: &ImportArguments, context: &mut Context<'_, '_>) -> Result<Said, Failure> {
     let stages = &mut *context.stages;
     let mut observe = |stage, made: &dyn std::fmt::Display| stages.observe(stage, made);
-    let imported =
-        compile::imported(&arguments.model, &arguments.bound.bound(), None, &mut observe, context.progress)?;
+    let model = (arguments.model.as_path(), compile::Use::Forward);
+    let imported = compile::imported(model, &arguments.bound.bound(), None, &mut observe, context.progress)?;
     if stages.stops_after(Stage::Import) {
         return Ok(stopped(Stage::Import));
     }

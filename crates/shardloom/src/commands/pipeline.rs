@@ -224,7 +224,7 @@ pub(super) fn cluster(
     context: &mut Context<'_, '_>,
 ) -> Result<Said, Failure> {
     let examples = examples(arguments)?;
-    let file = model_file::open_for(arguments.model(), arguments.recipe.graph())?;
+    let file = model_file::open_for(arguments.model(), arguments.recipe.graph(arguments.runtime))?;
     context.progress.say_left_out(&file);
     file.spares(&arguments.output)?;
     let Settled { answer, led } =

@@ -57,7 +57,7 @@ fn planned(arguments: &PlanArguments, context: &mut Context<'_, '_>) -> Result<S
     let progress = context.progress;
     let stages = &mut *context.stages;
     let imported = compile::imported(
-        arguments.model(),
+        (arguments.model(), arguments.recipe.graph(arguments.runtime)),
         &arguments.bound.bound(),
         arguments.recipe.recipe()?.as_ref(),
         &mut |stage, made| stages.observe(stage, made),

@@ -172,8 +172,8 @@ fn of_model(arguments: &RunArguments, context: &mut Context<'_, '_>) -> Result<N
     let progress = context.progress;
     let stages = &mut *context.stages;
     let mut observe = |stage, made: &dyn std::fmt::Display| stages.observe(stage, made);
-    let imported =
-        compile::imported(&arguments.file, &arguments.bound.bound(), None, &mut observe, progress)?;
+    let model = (arguments.file.as_path(), compile::Use::Forward);
+    let imported = compile::imported(model, &arguments.bound.bound(), None, &mut observe, progress)?;
     imported.file.expect_weights()?;
     if context.stages.stops_after(Stage::Import) {
         return Ok(Next::Stop(Stage::Import));

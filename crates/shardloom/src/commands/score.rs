@@ -2,6 +2,7 @@
 
 use std::fmt::{self, Write as _};
 
+use ::export::torchtitan::SCHEDULE;
 use ::score::errors::{self, Source};
 use ::score::load::Worst;
 use ::score::read::{self, Beside, Read};
@@ -87,7 +88,11 @@ pub(crate) fn score(arguments: &ScoreArguments, context: &Context<'_, '_>) -> Re
     let failed = |error: &dyn std::fmt::Display| Failure::Input(format!("{name}: {error}"));
     let model = arguments.config.as_deref().map(readable::text).transpose()?;
     let (machine, devices) = machine(&arguments.set.of(&arguments.machine))?;
-    let beside = Beside { model, sequence: arguments.sequence, devices };
+    let schedule = match &place {
+        Where::File(path) if text.contains(SCHEDULE) => readable::text(&path.with_file_name(SCHEDULE)).ok(),
+        _ => None,
+    };
+    let beside = Beside { model, sequence: arguments.sequence, devices, schedule };
     let mut read = read::read(runner, &text, &beside).map_err(|error| failed(&error))?;
     read.keys.insert("machine".to_owned(), machine.into());
     if let Some(year) = arguments.framework_year.and_then(|it| i64::try_from(it).ok()) {

@@ -20,7 +20,7 @@ pub(super) fn sweep(arguments: &SweepArguments, context: &mut Context<'_, '_>) -
         written::possible(output)?;
     }
     let (what, values) = parsed(over)?;
-    let file = model_file::open_for(plan.model(), plan.recipe.graph())?;
+    let file = model_file::open_for(plan.model(), plan.recipe.graph(plan.runtime))?;
     context.progress.say_left_out(&file);
     for output in [csv, picture].into_iter().flatten() {
         file.spares(output)?;
