@@ -49,6 +49,23 @@ fn weights_are_named_typed_and_counted_as_in_the_checkpoint() {
     );
 }
 
+/// Without them a graph is that of a configuration that has no layers that predict further tokens.
+#[test]
+fn further_tokens_are_left_out_where_the_loss_is_of_next_ones() {
+    let further = MIXTRAL.replace("\"num_local", "\"num_nextn_predict_layers\":2,\"num_local");
+    let of = |config: &str, of| written(config, &Wanted::of(of), Data::Absent).unwrap();
+    assert!(of(&further, Use::Loss).count() > of(MIXTRAL, Use::Loss).count());
+    for it in Use::ALL.into_iter().filter(|it| *it != Use::Loss) {
+        let (found, plain) = (of(&further, it), of(MIXTRAL, it));
+        assert!(found.bytes == plain.bytes, "{it:?}");
+        assert!(
+            found.left_out.iter().any(|it| it.contains("num_nextn_predict_layers"))
+                && plain.left_out.is_empty()
+        );
+    }
+    assert!(of(MIXTRAL, Use::NextLoss).bytes == of(MIXTRAL, Use::Loss).bytes);
+}
+
 #[test]
 fn data_lie_where_they_are_said_to_lie() {
     let place = |parameter: &crate::onnx::Parameter| {

@@ -51,6 +51,51 @@ fn parameters_are_those_that_are_published() {
     assert!((billions(&experts) - 30.5).abs() < 0.1);
 }
 
+/// DeepSeek V3 with so many layers that predict further tokens.
+fn deepseek(further: u64) -> Model {
+    let model = crate::shapes::named("deepseek-v3", 4096).unwrap();
+    Model { layers: model.layers + further, further, ..model }
+}
+
+/// Source: the checkpoint, 11.6 billion parameters without the head and the embedding that it has again.
+#[test]
+fn layers_that_predict_further_tokens_are_counted_and_pass_through_the_head() {
+    let [without, with] = [deepseek(0), deepseek(1)];
+    let more = with.parameters() - without.parameters();
+    assert!((more / 1e9 - 11.6).abs() < 0.1, "{more}");
+    let flops = |model: &Model| model.forward_flops(1.0).map(|it| it.products.0);
+    assert_eq!(flops(&with)[1], 2.0 * flops(&without)[1]);
+}
+
+/// Of all stages whose last has those layers, the slowest takes least; without such layers they are even.
+#[test]
+fn stages_are_as_even_as_their_times() {
+    for further in [0, 1, 3] {
+        let model = deepseek(further);
+        let ends = exact(1 + further) * model.head_in_layers();
+        assert!((1.0..3.0).contains(&model.head_in_layers()));
+        for pp in 1..=model.layers {
+            let stages = model.stages(pp);
+            assert_eq!(
+                (stages.iter().sum::<u64>(), stages.len()),
+                (model.layers, usize::try_from(pp).unwrap())
+            );
+            if further == 0 || pp == 1 {
+                assert_eq!(stages, even_stages(model.layers, pp));
+                continue;
+            }
+            let (last, others) = stages.split_last().unwrap();
+            let found = others.iter().map(|it| exact(*it)).fold(exact(*last) + ends, f64::max);
+            // A layer more or less in the last makes none faster.
+            for other in [last.saturating_sub(1).max(further), *last + 1] {
+                let rest = model.layers - other;
+                let most = exact(rest.div_ceil(pp - 1)).max(exact(other) + ends);
+                assert!(found <= most || rest < pp - 1, "{pp}: {stages:?}, {other}");
+            }
+        }
+    }
+}
+
 /// Source: Narayanan et al., SC21: 72 B s l h² (1 + s/6h + V/12lh).
 #[test]
 fn work_is_that_of_the_published_formula() {

@@ -44,6 +44,37 @@ fn devices_save_time_and_never_all_of_what_they_could() {
     }
 }
 
+/// A layer that predicts a further token takes more than another one, by a pass through the head, in time and memory,
+/// and is where stages say that it is.
+#[test]
+fn a_layer_that_predicts_a_further_token_passes_through_the_head() {
+    let with = |further, stages: [u64; 2]| {
+        let mut setup = Setup { stages: stages.to_vec(), ..setup(1, 2, 1) };
+        setup.model.further = further;
+        setup
+    };
+    let [plain, one, two] = [with(0, [4, 4]), with(1, [4, 4]), with(2, [4, 4])];
+    let [none, ones, twos] = [&plain, &one, &two].map(|it| time(it).of("logits").0);
+    assert!(none > 0.0 && (ones / none - 2.0).abs() < 1e-9 && (twos / none - 3.0).abs() < 1e-9);
+    assert!(time(&plain).total().0 < time(&one).total().0);
+    let held = |setup: &Setup| {
+        let cluster =
+            Cluster::new(machine_of("A100-SXM4-80GB").unwrap(), &Links::default(), "a test").unwrap();
+        let framework = Framework::shipped("megatron-lm").unwrap();
+        crate::memory::stages(&Job::new(setup, &framework, &cluster).unwrap())
+    };
+    let [before, after] = [held(&plain), held(&one)];
+    assert_eq!(before[0], after[0]);
+    assert!((after[1].logits / before[1].logits - 2.0).abs() < 1e-9 && before[1].weights < after[1].weights);
+    // Of stages of which the last has the head alone, the one before predicts the further token.
+    let split = with(1, [8, 0]);
+    assert_eq!([0, 1].map(|stage| (split.further(stage), split.heads(stage))), [(1, 1), (0, 1)]);
+    assert_eq!([0, 1].map(|stage| split.tables(stage)), [1, 1]);
+    let mut refused = one.clone();
+    refused.model.further = 8;
+    assert!(refused.check().is_err());
+}
+
 #[test]
 fn what_is_computed_again_takes_time() {
     let of = |recompute| time(&Setup { recompute, ..setup(1, 1, 1) }).total().0;

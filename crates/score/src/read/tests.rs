@@ -1,5 +1,7 @@
 //! Configurations of frameworks, read: what they set, what they are refused for, and that nothing is left unsaid.
 
+use ::schedule::Kind;
+
 use super::*;
 
 const LLAMA: &str = "--num-layers 32 --hidden-size 4096 --ffn-hidden-size 14336 --num-attention-heads 32 \
@@ -172,7 +174,42 @@ fn layouts_say_layers_of_stages() {
     )
     .keys;
     assert_eq!(keys["pipeline_layers"], Value::from(vec![15, 18]));
-    assert_eq!(keys["num_layers"], 33.into());
+    assert_eq!((&keys["num_layers"], &keys["mtp_num_layers"]), (&32.into(), &1.into()));
+    // Without a layout they are in the last stage, beside equal shares of the others.
+    let keys = with("--pipeline-model-parallel-size 4 --mtp-num-layers 2").keys;
+    assert_eq!(keys["pipeline_layers"], Value::from(vec![8, 8, 8, 10]));
+    assert!(!with("--pipeline-model-parallel-size 4").keys.contains_key("mtp_num_layers"));
+}
+
+/// What is written task by task is called as what it is; what is no order that is known is said to be another.
+#[test]
+fn orders_of_work_are_read_beside_a_configuration_of_torchtitan() {
+    let text = "def configured(config):\n    config.parallelism = ParallelismConfig(\n        \
+                pipeline_parallel_degree=4,\n        data_parallel_shard_degree=1,\n        \
+                pipeline_parallel_schedule_csv=str(Path(__file__).with_name(\"schedule.csv\")),\n    )\n    \
+                config.training.local_batch_size = 8\n    config.training.seq_len = 128\n";
+    let model = r#"{"model_type":"llama","vocab_size":19,"hidden_size":16,"intermediate_size":12,
+        "num_hidden_layers":8,"num_attention_heads":4}"#;
+    let of = |written: Option<String>| {
+        let beside = Beside {
+            devices: Some(4),
+            model: Some(model.to_owned()),
+            schedule: written,
+            ..Beside::default()
+        };
+        let read = read(Runner::Torchtitan, text, &beside).unwrap();
+        let said = read.taken.iter().any(|it| it.0.contains("schedule_csv"));
+        (read.keys["schedule"].as_str().unwrap().to_owned(), said)
+    };
+    for kind in Kind::ALL.into_iter().filter(|it| !it.interleaves()) {
+        let written = ::export::torchtitan::csv(&kind.schedule(4, 1, 8).unwrap());
+        let (name, said) = of(Some(written));
+        let known = predict::config::SCHEDULE.iter().any(|it| it.1 == kind);
+        assert_eq!((name.as_str(), said), (if known { kind.name() } else { "1f1b" }, !known), "{kind:?}");
+    }
+    for written in [None, Some(String::new()), Some("0F0,0F1".to_owned())] {
+        assert_eq!(of(written), ("1f1b".to_owned(), true));
+    }
 }
 
 #[test]

@@ -96,7 +96,11 @@ impl Asked<'_> {
             return Ok(Settled { answer, led: None });
         };
         if led.is_none() {
-            led = self.led((&told, &expected), &|found| is_below(found, &expected))?;
+            led = match self.led((&told, &expected), &|found| is_below(found, &expected)) {
+                // There is another plan.
+                Err(Failure::Input(_)) => None,
+                led => led?,
+            };
         }
         let ours = There { settled: Settled { answer, led: None }, expected };
         match led {
@@ -128,7 +132,8 @@ impl Asked<'_> {
     }
 
     /// The plan of what is fastest there of all setups that take so much less (seconds), and in which our programs fit;
-    /// and whether the framework is told of that setup.
+    /// and whether the framework is told of that setup. Where our programs fit in none of all that fit there, that is
+    /// refused.
     fn led(
         &self,
         (told, expected): (&Strategy, &Expected),
@@ -137,13 +142,25 @@ impl Asked<'_> {
         let mut refused: Vec<Strategy> = Vec::new();
         let mut best: Option<There> = None;
         let mut most = f64::INFINITY;
-        while refused.len() < TRIED
-            && let Some(Led { strategy, seconds, held, setups }) =
+        let mut too_large: Vec<String> = Vec::new();
+        while refused.len() < TRIED {
+            let Some(Led { strategy, seconds, held, setups }) =
                 self.fastest((told, expected), (&refused, most))?
-            && takes_less(seconds)
-        {
+            else {
+                if too_large.len() < refused.len() || refused.is_empty() {
+                    break;
+                }
+                return Err(Failure::input("no pipeline", none_fits(expected.runner.title(), &too_large)));
+            };
+            if !takes_less(seconds) {
+                break;
+            }
             let answer = (self.pinned)(&strategy);
             let is_too_large = answer.as_ref().is_err_and(does_not_fit);
+            if let Some(why) = answer.as_ref().err().filter(|_| is_too_large) {
+                let held = predict::memory::words(held);
+                too_large.push(format!("{}, which holds {held} there: {why}", strategy.in_words()));
+            }
             if let Some(answer) = unless_refused(answer)?
                 && let Some((_, there)) = self.expected(&answer)
             {
@@ -231,6 +248,17 @@ impl Asked<'_> {
 fn is_below(seconds: f64, there: &Expected) -> bool {
     let (now, off) = (there.time.total().0, there.error.unwrap_or(0.0) / 100.0);
     !there.fits || seconds <= now * (1.0 - off)
+}
+
+/// What is said where our programs fit in none of the setups that were tried of those that fit there.
+fn none_fits(title: &str, tried: &[String]) -> String {
+    format!(
+        "setups fit by the figures of {title}, and programs of ours, which keep parameters in 16 bits beside those in \
+         32, do not in the {} that were tried: what holds nearly as much was passed by, and what holds less does \
+         not exist; the last is {}",
+        tried.len(),
+        tried.last().map_or("", String::as_str)
+    )
 }
 
 /// More memory than any device has (bytes).
