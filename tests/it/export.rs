@@ -144,9 +144,10 @@ fn models_like_deepseek_v3() {
         compare(&format!("tests/cases/export/further-{target}.txt"), &exported(&folder, &plan, target));
     }
     let machine = ["--machine", "h100-80g-4x"];
-    let arguments = folder.path("megatron/megatron.sh");
-    let scored = works(&[&["score", "--megatron", &arguments][..], &machine].concat());
-    assert!(scored.contains("--mtp-num-layers 2") && !scored.contains("not understood"), "{scored}");
+    let (arguments, setup) = (folder.path("megatron/megatron.sh"), folder.path("setup.toml"));
+    let scored = works(&[&["score", "--megatron", &arguments, "-o", &setup][..], &machine].concat());
+    let read = fs::read_to_string(setup).unwrap();
+    assert!(read.contains("mtp_num_layers = 2") && !scored.contains("not understood"), "{scored}\n{read}");
 }
 
 /// The plan of a file.

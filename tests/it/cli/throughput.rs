@@ -61,6 +61,14 @@ fn a_program_and_its_stated_setup_need_the_same() {
     fs::write(&gpt3, text).unwrap();
     let llama = root().join("tests/configs/llama3_8b.json");
     let mixtral = root().join("tests/configs/mixtral_8x7b.json");
+    const OF_MIXTRAL: &str = "num_layers = 32\nhidden_size = 4096\nnum_attention_heads = 32\nnum_query_groups = 8\n\
+                              ffn_hidden_size = 14336\nswiglu = true\nvocab_size = 32000\nseq_length = 4096\n\
+                              num_experts = 8\nmoe_router_topk = 2\n";
+    // A layer that predicts a further token is joined to the others by a product, and passes through the head.
+    let (further, sizes_of_further) =
+        (folder.path("further.json"), format!("{OF_MIXTRAL}mtp_num_layers = 1\n"));
+    let text = fs::read_to_string(&mixtral).unwrap();
+    fs::write(&further, text.replacen('{', "{\"num_nextn_predict_layers\": 1,", 1)).unwrap();
     let of = [
         (
             llama.as_path(),
@@ -74,13 +82,8 @@ fn a_program_and_its_stated_setup_need_the_same() {
             "num_layers = 96\nhidden_size = 12288\nnum_attention_heads = 96\nffn_hidden_size = 49152\n\
              vocab_size = 51200\nseq_length = 2048\n",
         ),
-        (
-            mixtral.as_path(),
-            4096,
-            "num_layers = 32\nhidden_size = 4096\nnum_attention_heads = 32\nnum_query_groups = 8\n\
-             ffn_hidden_size = 14336\nswiglu = true\nvocab_size = 32000\nseq_length = 4096\nnum_experts = 8\n\
-             moe_router_topk = 2\n",
-        ),
+        (mixtral.as_path(), 4096, OF_MIXTRAL),
+        (Path::new(&further), 4096, &sizes_of_further),
     ];
     for (config, sequence, sizes) in of {
         let program = in_program(config, 1, sequence);

@@ -15,8 +15,13 @@ use crate::tidy::root;
 fn exported_to(target: &str, model: &str, more: &[&str]) -> (String, Vec<String>) {
     let folder = Folder::new(&format!("families-{target}-{model}"));
     let config = root().join(format!("tests/cases/models/{model}/config.json"));
+    exported_of(target, (&folder, config.to_str().unwrap()), more)
+}
+
+/// The same of the file of a model.
+fn exported_of(target: &str, (folder, model): (&Folder, &str), more: &[&str]) -> (String, Vec<String>) {
     let (plan, to) = (folder.path("plan.json"), folder.path("out"));
-    let fixed = ["plan", "--config", config.to_str().unwrap(), "-o", &plan, "--machine", "h100-80g-4x"];
+    let fixed = ["plan", model, "-o", &plan, "--machine", "h100-80g-4x"];
     let sizes = ["--dim", "sequence=16", "--mode", "train", "--loss", "loss"];
     let how = ["--precision", "bf16", "--for", target];
     let alone: &[&str] =
@@ -155,10 +160,18 @@ fn what_torchtitan_has_no_model_for_is_lost() {
     }
 }
 
-/// Layers that predict tokens after the next are trained by torchtitan where it has neither stages nor split sequences.
+/// Layers that predict tokens after the next are trained by torchtitan where it has neither stages nor split
+/// sequences, if the file of the model has them: of a configuration they are left out for it.
 #[test]
 fn torchtitan_trains_further_tokens() {
     let (module, lost) = exported_to("torchtitan", "deepseek_v3_further", &["--mesh", "4"]);
+    lost_is("deepseek_v3_further", &lost, &["torchtitan shards them over all 4 there"]);
+    assert!(!module.contains("mtp") && !module.contains("MTP"), "{module}");
+    let folder = Folder::new("families-further");
+    let config = root().join("tests/cases/models/deepseek_v3_further/config.json");
+    let model = folder.path("model.onnx");
+    works(&["model", "--config", config.to_str().unwrap(), "--for", "loss", "-o", &model]);
+    let (module, lost) = exported_of("torchtitan", (&folder, &model), &["--mesh", "4"]);
     lost_is("deepseek_v3_further", &lost, &["torchtitan shards them over all 4 there"]);
     assert!(module.contains("num_mtp_layers=2, a flavor"), "{module}");
     assert!(module.contains("config.loss = MTPLoss.Config(mtp_scale=0.1, global_vocab_size="), "{module}");
