@@ -171,8 +171,8 @@ pub(super) fn read(
 fn model(read: &mut Read, given: &mut Given) -> Result<(), ReadError> {
     let (name, flavor) = (given.word("model.name")?, given.word("model.flavor")?);
     if read.known("num_layers").is_some() {
-        let loss = given.word("loss")?.unwrap_or_default();
-        return if loss.starts_with("MTPLoss") { read.trains_further(read.further) } else { Ok(()) };
+        let trains_further = given.shown("loss").contains("MTPLoss") && given.has("loss");
+        return if trains_further { read.trains_further(read.further) } else { Ok(()) };
     }
     let found = FLAVORS.iter().find(|it| name.as_deref() == Some(it.0) && flavor.as_deref() == Some(it.1));
     let Some((_, _, sizes)) = found else {
