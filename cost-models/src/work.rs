@@ -44,7 +44,7 @@ pub enum Rows {
 /// Time of an operation.
 #[must_use]
 pub fn operation(device: &Device, work: &Work<'_>) -> Seconds {
-    let Work { op, whole, operands, results, .. } = *work;
+    let Work { op, operands, results, .. } = *work;
     match op.class() {
         OpClass::MatrixProduct(contract) => {
             let [batch, m, n, k] = product_sizes(contract, operands);
@@ -58,9 +58,8 @@ pub fn operation(device: &Device, work: &Work<'_>) -> Seconds {
                 false => Precision::of_op(op, operands[0].dtype),
             };
             let mut product = MatrixProduct::forward(batch, [m, n, k], precision);
-            if let Some(addend) = op.addend(operands.len()) {
-                // What is there is read, and written again.
-                product.per_result = Bytes(operands[addend].dtype.bytes() + results[0].dtype.bytes());
+            for (addend, sum) in op.addends(operands.len()) {
+                product.per_result = added(&operands[addend], &results[sum]);
             }
             multiplied(device, &product) + turning + widening
         }
@@ -91,7 +90,7 @@ pub fn operation(device: &Device, work: &Work<'_>) -> Seconds {
         OpClass::Recurrence(it) => {
             recurrence::time(device, it, operands).max(touch(device, operands, results))
         }
-        OpClass::Experts(class) => experts(device, class, whole, operands),
+        OpClass::Experts(class) => experts(device, class, work),
         OpClass::Convolution(ConvolutionClass::Forward(conv)) => {
             let [groups, points, made, window] = window_sizes(conv, &operands[1], &results[0]);
             product(device, groups, [points, made, window], Precision::of(operands[0].dtype))
@@ -252,15 +251,32 @@ fn multiplied(device: &Device, product: &MatrixProduct) -> Seconds {
     tiled.min(element_wise(device, product.traffic(), product.work()))
 }
 
+/// What passes of each element of a product that is added to something: what is there is read, and written again.
+fn added(addend: &Type, sum: &Type) -> Bytes {
+    Bytes(addend.dtype.bytes() + sum.dtype.bytes())
+}
+
 /// The time of the products of all experts that the device has.
-fn experts(device: &Device, class: ExpertsClass, whole: &[Type], operands: &[Type]) -> Seconds {
+///
+/// A gradient of weights that is added to something takes as much longer as that product of each expert does, so that
+/// what one takes does not depend on which others are added.
+fn experts(device: &Device, class: ExpertsClass, work: &Work<'_>) -> Seconds {
+    let Work { op, whole, operands, results, .. } = *work;
     let (x, up) = (&operands[0].shape, &operands[2].shape);
-    let (active, products) = expert_products(class, operands);
+    let addends = op.addends(operands.len());
+    let (active, products) = expert_products(class, &operands[..operands.len() - addends.len()]);
     let experts = whole[2].shape[0].max(1);
     let rows = (x[0] * active * up[0]).div_ceil(experts).max(1);
     // One product after another for each expert, over its share of the rows.
     let each = rows.div_ceil(up[0].max(1));
-    exact(products * up[0]) * product(device, 1, [each, up[1], up[2]], Precision::of(operands[0].dtype))
+    let precision = Precision::of(operands[0].dtype);
+    let longer = |&(addend, sum): &(usize, usize)| {
+        let alone = MatrixProduct::forward(1, [up[1], up[2], each], precision);
+        let adds = MatrixProduct { per_result: added(&operands[addend], &results[sum]), ..alone };
+        exact(up[0]) * (multiplied(device, &adds) - multiplied(device, &alone))
+    };
+    exact(products * up[0]) * product(device, 1, [each, up[1], up[2]], precision)
+        + addends.iter().map(longer).sum::<Seconds>()
 }
 
 /// How many experts a row goes to, and how many products each of them is.

@@ -31,9 +31,10 @@ pub fn compute(op: &Op, operands: &[Tensor], results: &mut [TensorMut]) -> Resul
         check_bytes(y.bytes.len(), byte_count(y.dtype, y.shape)?)?;
         check_spans(y.shape.len(), y.spans.len())?;
     }
-    if let (Some(addend), [y]) = (op.addend(operands.len()), &mut results[..]) {
-        cast::cast(&operands[addend], y)?;
-        return add(op, &operands[..addend], y);
+    let addends = op.addends(operands.len()).len();
+    if addends > 0 {
+        let (factors, addends) = operands.split_at(operands.len() - addends);
+        return add(op, factors, &addends.iter().copied().map(Some).collect::<Vec<_>>(), results);
     }
     if moves_bytes(op) {
         return picked(op, operands, results);
@@ -45,12 +46,47 @@ pub fn compute(op: &Op, operands: &[Tensor], results: &mut [TensorMut]) -> Resul
     })
 }
 
-/// Adds a block of a product of these operands, which are all but the addend, to what is there: each element is that
-/// of the product and a sum of their own, in the elements in which kernels compute, rounded once.
-pub fn add(op: &Op, factors: &[Tensor], y: &mut TensorMut) -> Result<(), KernelError> {
-    let wide = computed_as(y.dtype);
-    let mut product = Array::zeros(Type::new(wide, y.shape))?;
-    compute(op, factors, &mut [TensorMut { spans: y.spans, ..product.tensor_mut() }])?;
+/// Computes blocks of an operation that adds results to its last operands: the addends, in order, of which none is
+/// given that is where the result is written. Each element of a sum is that of the product and a sum of their own, in
+/// the elements in which kernels compute, rounded once.
+pub fn add(
+    op: &Op,
+    factors: &[Tensor],
+    addends: &[Option<Tensor>],
+    results: &mut [TensorMut],
+) -> Result<(), KernelError> {
+    let sums = op.addends(factors.len() + addends.len());
+    let of_results = sums.iter().all(|it| it.1 < results.len());
+    if sums.len() != addends.len() || !of_results {
+        let (found, expected) = (addends.len(), "as many as results are added to");
+        return Err(KernelError::Count { of: "addends", found, expected });
+    }
+    for (addend, &(_, result)) in addends.iter().zip(&sums) {
+        if let Some(addend) = addend {
+            cast::cast(addend, &mut results[result])?;
+        }
+    }
+    let product = |(number, y): (usize, &TensorMut)| {
+        let adds = sums.iter().any(|it| it.1 == number);
+        adds.then(|| Array::zeros(Type::new(computed_as(y.dtype), y.shape))).transpose()
+    };
+    let mut products: Vec<Option<Array>> =
+        results.iter().enumerate().map(product).collect::<Result<_, _>>()?;
+    let mut targets: Vec<TensorMut> = Vec::with_capacity(results.len());
+    for (y, product) in results.iter_mut().zip(&mut products) {
+        targets.push(match product {
+            Some(product) => TensorMut { spans: y.spans, ..product.tensor_mut() },
+            None => y.reborrow(),
+        });
+    }
+    compute(&op.alone(), factors, &mut targets)?;
+    let sums = results.iter_mut().zip(&products).filter_map(|(y, product)| Some((y, product.as_ref()?)));
+    sums.into_iter().try_for_each(|(y, product)| add_to(y, product))
+}
+
+/// Adds a product to what is there.
+fn add_to(y: &mut TensorMut, product: &Array) -> Result<(), KernelError> {
+    let wide = product.type_().dtype;
     if wide == y.dtype {
         return with_number!(wide, "a sum", T => added::<T>(product.elements()?, y.elements_mut()?));
     }

@@ -89,7 +89,8 @@ impl Op {
             Self::CrossEntropy { ignored } => products::cross_entropy(*ignored, site, emit),
             Self::Experts { activation, limit, active } => {
                 let (activation, limit, active) = (*activation, *limit, *active);
-                products::experts(Self::ExpertsGradient { activation, limit, active }, site, emit)
+                let gradient = Self::ExpertsGradient { activation, limit, active, adds: vec![] };
+                products::experts(gradient, site, emit)
             }
             Self::Reshape { .. } => movement::reshape(site, emit),
             Self::Transpose { permutation } => movement::transpose(permutation, site, emit),

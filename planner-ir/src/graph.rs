@@ -207,18 +207,18 @@ pub struct Output {
 }
 
 impl Node {
-    /// What it adds to: both operands of a sum, or the addend of a product.
-    pub fn addends(&self) -> &[ValueId] {
-        match self.op.addend(self.operands.len()) {
-            Some(addend) => &self.operands[addend..=addend],
-            None if self.op == Op::Binary(Binary::Add) => &self.operands,
-            None => &[],
+    /// What it adds to, each with the result: both operands of a sum, or what products are added to.
+    pub fn addends(&self) -> Vec<(ValueId, ValueId)> {
+        if self.op == Op::Binary(Binary::Add) {
+            return self.operands.iter().map(|&it| (it, self.results[0])).collect();
         }
+        let addends = self.op.addends(self.operands.len()).into_iter();
+        addends.map(|(operand, result)| (self.operands[operand], self.results[result])).collect()
     }
 
-    /// What it adds up of what micro-batches make, if one of these is such a sum.
-    fn adds_up(&self) -> &[ValueId] {
-        if self.phase == Phase::Update { &[] } else { self.addends() }
+    /// What it adds up of what micro-batches make, each with the result, if one of these is such a sum.
+    fn adds_up(&self) -> Vec<(ValueId, ValueId)> {
+        if self.phase == Phase::Update { vec![] } else { self.addends() }
     }
 }
 
@@ -388,8 +388,8 @@ impl Graph {
         };
         let mut sums: Vec<Option<ValueId>> =
             self.value_ids().map(|value| is_summed(value).then_some(value)).collect();
-        for node in self.nodes.iter().filter(|node| !node.adds_up().is_empty()) {
-            sums[node.results[0].0] = node.adds_up().iter().find_map(|operand| sums[operand.0]);
+        for (addend, sum) in self.nodes.iter().flat_map(Node::adds_up) {
+            sums[sum.0] = sums[sum.0].or(sums[addend.0]);
         }
         for it in self.training.iter().flat_map(|training| &training.carried).filter(|it| is_summed(it.state))
         {
@@ -397,8 +397,9 @@ impl Graph {
             while sums[value.0].is_none() {
                 sums[value.0] = Some(it.state);
                 let Source::Result { node, .. } = self.value(value).source else { break };
-                let Some(&first) = self.node(node).adds_up().first() else { break };
-                value = first;
+                let adds = self.node(node).adds_up();
+                let Some(first) = adds.iter().find(|it| it.1 == value) else { break };
+                value = first.0;
             }
         }
         sums

@@ -282,7 +282,9 @@ impl Op {
             Self::ConvInputGradient { conv, spatial } => conv_input_gradient_type(conv, spatial, operands),
             Self::ConvWeightGradient { conv, window } => conv_weight_gradient_type(conv, window, operands),
             Self::CrossEntropyGradient { .. } => cross_entropy_gradient_type(operands),
-            Self::ExpertsGradient { activation, .. } => experts_gradient_type(*activation, operands),
+            Self::ExpertsGradient { activation, adds, .. } => {
+                experts_gradient_type(*activation, adds, operands)
+            }
             Self::Update(optimizer) => update_type(*optimizer, operands),
             Self::Region(region) => region_type(region),
             Self::Dynamic(_) => Err(TypeError::Dynamic),
@@ -334,8 +336,15 @@ impl Op {
             Self::Recurrence(Recurrence::GatedDeltaGradient) => (found == 8, "8"),
             Self::Experts { limit: Some(_), .. } => (found == 5 || found == 7, "5 or 7"),
             Self::Experts { .. } => (matches!(found, 4 | 5 | 7), "4, 5 or 7"),
-            Self::ExpertsGradient { limit: Some(_), .. } => (found == 6 || found == 8, "6 or 8"),
-            Self::ExpertsGradient { .. } => (matches!(found, 5 | 6 | 8), "5, 6 or 8"),
+            Self::ExpertsGradient { limit, adds, .. } => {
+                let given = found.checked_sub(adds.len());
+                match (limit.is_some(), adds.is_empty()) {
+                    (true, true) => (matches!(given, Some(6 | 8)), "6 or 8"),
+                    (true, false) => (matches!(given, Some(6 | 8)), "6 or 8, and what is added to"),
+                    (false, true) => (matches!(given, Some(5 | 6 | 8)), "5, 6 or 8"),
+                    (false, false) => (matches!(given, Some(5 | 6 | 8)), "5, 6 or 8, and what is added to"),
+                }
+            }
             Self::Dropout { .. } | Self::RoundStochastically { .. } => (found == 1 || found == 2, "1 or 2"),
             Self::Update(Optimizer::Sgd { .. }) => (found == 4, "4"),
             Self::Update(Optimizer::Momentum { .. }) => (found == 5, "5"),

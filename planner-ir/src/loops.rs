@@ -74,9 +74,9 @@ pub struct Loops {
     /// Sets of operands in which the results are jointly linear, the others held fixed: these
     /// operands may all be addends of a sum owed, and then so are the results.
     pub linear: Vec<Vec<usize>>,
-    /// Operands that are added to a sum once: where a summed loop is split over an axis, they owe
-    /// a sum over it, so that each device adds its addend.
-    pub added: Vec<usize>,
+    /// Operands that are added to a sum once, each with the number of the result: what splitting summed loops leaves
+    /// owed in that they owe, so that each device adds its addend.
+    pub added: Vec<(usize, usize)>,
     /// Loops in which the operation depends on the position, ascending: the kernel is told where a
     /// block of such a loop lies. Along other dimensions it is told 0, wherever the block starts.
     pub positional: Vec<LoopId>,

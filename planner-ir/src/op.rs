@@ -4,6 +4,7 @@
 //! follows from its loops (`loops.rs`). Broadcasting is numpy's: shapes are aligned at their
 //! last dimension, and an extent of 1 (or a missing dimension) repeats.
 
+mod adding; // results that are added to operands
 mod attributes; // what operations of one kind differ in
 mod class; // what kind of work operations are
 mod merging; // how parts of results are made one
@@ -362,6 +363,8 @@ pub enum Op {
     },
     /// The gradients of `Experts` towards its operands, in this order. Operands those, and dy. The
     /// gradient of a gate that is 0 is 0: its expert was not computed. What is beyond a limit has none.
+    /// Last, in order, what some of the gradients of weights are added to, of the elements of the weights or of
+    /// those in which they are accumulated; so is the sum then.
     ExpertsGradient {
         /// The function of the hidden units.
         activation: Unary,
@@ -369,6 +372,8 @@ pub enum Op {
         limit: Option<Real>,
         /// How many experts a token uses: what a gate row's non-zeros number at most.
         active: u64,
+        /// The results that are added to something, ascending: of those of weights.
+        adds: Vec<usize>,
     },
     /// The largest magnitude (f32) of each of so many equal parts of every dimension. Operand x, floating
     /// point; result `parts`. What is not a number stays so.
@@ -445,15 +450,6 @@ impl Op {
     /// Whether it is a product of numbers of 8 bits, which have scales.
     pub fn has_scales(&self) -> bool {
         matches!(self, Self::ScaledContract { .. })
-    }
-
-    /// Which of so many operands a sum of products is added to, if there is one.
-    pub fn addend(&self, operands: usize) -> Option<usize> {
-        match self {
-            Self::Contract(_) if operands == 3 => Some(2),
-            Self::ScaledContract { .. } if operands == 5 || operands == 7 => Some(operands - 1),
-            _ => None,
-        }
     }
 
     /// Whether each element of its result is one of an operand's, converted or not, zero, or a sum of such.

@@ -226,8 +226,8 @@ impl Partition {
     pub fn operand(&self, loops: &Loops, index: usize) -> Layout {
         let passes = loops.linear.get(self.through).is_some_and(|set| set.contains(&index));
         let mut owed = if passes { self.passed.clone() } else { Vec::new() };
-        if loops.added.contains(&index) {
-            owed.extend(self.owed(loops));
+        if let Some(left) = self.left_in_added(loops, index) {
+            owed.extend(left);
             owed.sort_unstable();
         }
         let motion = self.operand_motion(loops, index);
@@ -238,14 +238,27 @@ impl Partition {
     pub fn result(&self, loops: &Loops, index: usize) -> Layout {
         let dims = &loops.results[index];
         let motion = self.result_motion(loops, index);
-        let mut owed = self.passed.clone();
-        owed.extend(self.left(loops, dims, &motion));
+        let mut owed = self.left_in(loops, index);
+        owed.extend(&self.passed);
+        owed.sort_unstable();
+        self.layout(loops, dims, owed, &|digit| motion.at_rest(digit, self.steps.saturating_sub(1)))
+    }
+
+    /// The axes over which the operation itself leaves sums owed in a result.
+    fn left_in(&self, loops: &Loops, result: usize) -> Vec<AxisId> {
+        let dims = &loops.results[result];
+        let mut owed = self.left(loops, dims, &self.result_motion(loops, result));
         if self.route(loops, dims) != Route::Stays {
             let routed = self.routed_axes();
             owed.retain(|axis| !routed.contains(axis));
         }
-        owed.sort_unstable();
-        self.layout(loops, dims, owed, &|digit| motion.at_rest(digit, self.steps.saturating_sub(1)))
+        owed
+    }
+
+    /// The axes over which the operation leaves sums owed in the result that an operand is added to, if it is to one.
+    pub(crate) fn left_in_added(&self, loops: &Loops, operand: usize) -> Option<Vec<AxisId>> {
+        let (_, result) = loops.added.iter().find(|it| it.0 == operand)?;
+        Some(self.left_in(loops, *result))
     }
 
     /// The axes over which the operation itself leaves sums owed in results that no summed loop

@@ -248,13 +248,21 @@ fn of_large_mixtures() -> BTreeMap<String, Kernel> {
         operands.push(down);
         operands
             .extend((count == 7).then(|| [(); 2].map(|()| piece(&[experts, inner]))).into_iter().flatten());
+        let gradients = |sums: &[(usize, DType)]| {
+            let mut made = operands.clone();
+            sums.iter().for_each(|&(it, dtype)| made[it].type_.dtype = dtype);
+            let sums: Vec<(usize, Piece)> = sums.iter().map(|it| (it.0, made[it.0].clone())).collect();
+            let (adds, sums): (Vec<usize>, Vec<Piece>) = sums.into_iter().unzip();
+            let op = Op::ExpertsGradient { activation, limit, active, adds };
+            kernels(&op, &[&operands[..], std::slice::from_ref(&x), &sums].concat(), &made)
+        };
+        let weights = if count > 4 { 2..=4 } else { 2..=3 };
         let works = [
             kernels(&Op::Experts { activation, limit, active }, &operands, std::slice::from_ref(&x)),
-            kernels(
-                &Op::ExpertsGradient { activation, limit, active },
-                &[&operands[..], std::slice::from_ref(&x)].concat(),
-                &operands,
-            ),
+            gradients(&[]),
+            gradients(&weights.map(|it| (it, DType::F32)).collect::<Vec<_>>()),
+            gradients(&[(2, dtype)]),
+            gradients(&[(3, DType::F32)]),
         ];
         for work in works {
             let launches = work.unwrap_or_else(|error| panic!("{dtype:?}, {activation:?}: {error}")).launches;

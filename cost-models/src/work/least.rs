@@ -48,7 +48,8 @@ pub fn least(device: &Device, op: &Op, operands: &[Type], results: &[Type]) -> S
         // Which bytes are read of weights depends on how rows fall to experts.
         OpClass::Experts(class) => {
             let (rows, up) = (operands[0].shape[0], &operands[2].shape);
-            let (active, products) = expert_products(class, operands);
+            let addends = op.addends(operands.len()).len();
+            let (active, products) = expert_products(class, &operands[..operands.len() - addends]);
             let work: f64 = 2.0 * [products, rows, active, up[1], up[2]].map(exact).iter().product::<f64>();
             multiplied(device, Flops(work), Precision::of(operands[0].dtype))
         }

@@ -216,7 +216,7 @@ fn biases_of_experts_are_no_products() {
     };
     for (op, ends) in [
         (Op::Experts { activation, limit, active }, vec![]),
-        (Op::ExpertsGradient { activation, limit, active }, vec![rows.clone()]),
+        (Op::ExpertsGradient { activation, limit, active, adds: vec![] }, vec![rows.clone()]),
     ] {
         let [plain, biased] = [&plain, &biased].map(|it| [&it[..], &ends].concat());
         let made = [rows.clone()];

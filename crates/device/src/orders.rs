@@ -77,8 +77,8 @@ impl Alike {
         );
         if is_apart {
             // But for what a product is added to, which lies as the sum does.
-            if let (Some(addend), [sum]) = (compute.op.addend(compute.operands.len()), &compute.results[..]) {
-                self.join(program, compute.operands[addend].buffer.0, sum.buffer.0);
+            for (addend, sum) in compute.op.addends(compute.operands.len()) {
+                self.join(program, compute.operands[addend].buffer.0, compute.results[sum].buffer.0);
             }
             return;
         }

@@ -8,7 +8,7 @@
 
 use std::collections::BTreeSet;
 
-use crate::action::{Action, Collective, CollectiveKind, Copied, Origin};
+use crate::action::{Action, Collective, CollectiveKind, Compute, Copied, Origin};
 use crate::program::{Instruction, Port, Program};
 use crate::storage::{Buffer, BufferId, Kind, Region, StorageId};
 
@@ -87,24 +87,31 @@ impl Places {
         reads.copied().filter(|&it| it < end).max()
     }
 
-    /// What an instruction may write over: buffers that it reads.
-    fn written_over(&self, index: usize) -> Vec<BufferId> {
-        let Action::Compute(compute) = &self.program.instructions[index].action else { return vec![] };
-        let over = |it: &usize| self.program.may_lie_over(compute, *it);
+    /// What an instruction may write a buffer over: buffers that it reads.
+    fn written_over(&self, (index, made): (usize, BufferId)) -> Vec<BufferId> {
+        let Some((compute, result)) = self.computed((index, made)) else { return vec![] };
+        let over = |it: &usize| self.program.may_lie_over(compute, *it, result);
         (0..compute.operands.len()).filter(over).map(|it| compute.operands[it].buffer).collect()
     }
 
-    /// Whether an instruction may write a storage that it reads.
-    fn writes_where_it_reads(&self, index: usize, storage: StorageId) -> bool {
-        let Action::Compute(compute) = &self.program.instructions[index].action else { return false };
+    /// Whether an instruction may write a buffer to a storage that it reads.
+    fn writes_where_it_reads(&self, (index, made): (usize, BufferId), storage: StorageId) -> bool {
+        let Some((compute, result)) = self.computed((index, made)) else { return false };
         let lies = |it: &usize| self.program.buffer(compute.operands[*it].buffer).storage == storage;
-        (0..compute.operands.len()).filter(lies).all(|it| self.program.may_lie_over(compute, it))
+        (0..compute.operands.len()).filter(lies).all(|it| self.program.may_lie_over(compute, it, result))
     }
 
-    /// Whether an instruction may write a storage that is read by none after it up to some.
-    fn may_write(&self, index: usize, storage: StorageId, end: usize) -> bool {
-        self.last_read(storage, end)
-            .is_none_or(|last| last < index || (last == index && self.writes_where_it_reads(index, storage)))
+    /// The operation that makes a buffer, and which of its results that is.
+    fn computed(&self, (index, made): (usize, BufferId)) -> Option<(&Compute, usize)> {
+        let Action::Compute(compute) = &self.program.instructions[index].action else { return None };
+        Some((compute, compute.results.iter().position(|it| it.buffer == made)?))
+    }
+
+    /// Whether an instruction may write a buffer to a storage that is read by none after it up to some.
+    fn may_write(&self, (index, made): (usize, BufferId), storage: StorageId, end: usize) -> bool {
+        self.last_read(storage, end).is_none_or(|last| {
+            last < index || (last == index && self.writes_where_it_reads((index, made), storage))
+        })
     }
 
     /// Makes a state's next value in its place, if that can be: the value that the copy of that
@@ -119,26 +126,28 @@ impl Places {
         let same_type = |places: &Self, it: BufferId| places.program.buffer(it).type_ == type_;
         let at_rest = self.buffers[state.0].first().copied();
         let in_part = repetition.contains(&write) == repetition.contains(&copy);
-        if !in_part || !at_rest.is_some_and(|it| same_type(self, it)) || !self.may_write(write, state, end) {
+        let fits = at_rest.is_some_and(|it| same_type(self, it));
+        if !in_part || !fits || !self.may_write((write, from), state, end) {
             return false;
         }
+        let mut made = from;
         let mut joined = vec![from];
         // Addends before the last: made from one another, each read for the last time there.
         loop {
-            let before = self.written_over(write).into_iter().find(|&operand| {
+            let before = self.written_over((write, made)).into_iter().find(|&operand| {
                 let earlier = self.maker(operand).filter(|&earlier| {
                     repetition.contains(&earlier) == repetition.contains(&write)
-                        && self.may_write(earlier, state, end)
+                        && self.may_write((earlier, operand), state, end)
                 });
                 earlier.is_some()
                     && !joined.contains(&operand)
                     && same_type(self, operand)
                     && self.reads[operand.0].iter().all(|&it| it <= write)
-                    && self.writes_where_it_reads(write, self.program.buffer(operand).storage)
+                    && self.writes_where_it_reads((write, made), self.program.buffer(operand).storage)
             });
             let Some((operand, earlier)) = before.and_then(|it| Some((it, self.maker(it)?))) else { break };
             joined.push(operand);
-            write = earlier;
+            (write, made) = (earlier, operand);
         }
         for buffer in joined {
             self.put(buffer, state);

@@ -331,12 +331,12 @@ impl Program {
             && compute.operands.iter().all(|operand| same(operand) || single(operand))
     }
 
-    /// Whether an operation's results may lie where it has this operand: it is element-wise, or a product that is
-    /// added to what is there.
-    pub fn may_lie_over(&self, compute: &Compute, operand: usize) -> bool {
+    /// Whether a result of an operation may lie where it has this operand: it is element-wise, or makes a product
+    /// that is added to what is there.
+    pub fn may_lie_over(&self, compute: &Compute, operand: usize, result: usize) -> bool {
         let type_ = |block: &Block| &self.buffer(block.buffer).type_;
-        let adds = compute.op.addend(compute.operands.len()) == Some(operand)
-            && compute.results.iter().all(|it| type_(it) == type_(&compute.operands[operand]));
+        let adds = compute.op.addends(compute.operands.len()).contains(&(operand, result))
+            && type_(&compute.results[result]) == type_(&compute.operands[operand]);
         adds || self.is_elementwise(compute)
     }
 

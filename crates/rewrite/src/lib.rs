@@ -7,7 +7,7 @@ mod spell; // norms and losses whose rows may be split
 mod space; // the space of partitioned programs, by e-graph
 mod added; // products that add to a sum
 
-pub use added::{Added, Joined, added, joined, joined_as};
+pub use added::{Added, Adding, Joined, added, joined, joined_as};
 pub use blocks::{Binding, Block, Blocks, BlocksError, Segment, blocks, narrowed};
 pub use fuse::fused;
 pub use raise::{

@@ -25,17 +25,24 @@ impl<'a> Given<'a> {
     }
 }
 
-/// Computes a product that is added to what lies where its result is written; nothing if the operation is none, or
-/// something else lies there.
+/// Computes products that are added to what lies where their results are written; nothing if the operation adds
+/// nothing, or something else lies there.
 pub(crate) fn add_in_place(
     op: &Op,
     operands: &[Given],
     results: &mut [TensorMut],
 ) -> Option<Result<(), KernelError>> {
-    let (addend, factors) = operands.split_last()?;
-    let (Given::Result(0), [y]) = (addend, results) else { return None };
+    let sums = op.addends(operands.len());
+    let (factors, addends) = operands.split_at(operands.len() - sums.len());
     let factors: Vec<Tensor> = factors.iter().map(Given::there).collect::<Option<_>>()?;
-    (op.addend(operands.len()) == Some(factors.len())).then(|| kernels::add(op, &factors, y))
+    let mut there = Vec::with_capacity(addends.len());
+    for (given, &(_, sum)) in addends.iter().zip(&sums) {
+        match given {
+            Given::Result(place) if *place != sum => return None,
+            _ => there.push(given.there()),
+        }
+    }
+    Some(kernels::add(op, &factors, &there, results))
 }
 
 /// Computes an operation each element of whose results is made from the elements at the same

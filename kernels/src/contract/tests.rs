@@ -172,7 +172,7 @@ fn a_product_is_added_to_what_is_wider_without_being_rounded() {
         }
         // Over what it is added to.
         let mut there = Array::from_bytes(addend.type_().clone(), addend.bytes()).unwrap();
-        add(&contract, &[x.tensor(), y.tensor()], &mut there.tensor_mut()).unwrap();
+        add(&contract, &[x.tensor(), y.tensor()], &[None], &mut [there.tensor_mut()]).unwrap();
         assert_eq!(there.bytes(), sum.bytes());
     }
 }

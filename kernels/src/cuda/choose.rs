@@ -48,8 +48,9 @@ pub fn kernels(op: &Op, operands: &[Piece], results: &[Piece]) -> Result<Work, U
         Op::AttentionGradient { attention, .. } => {
             attention::attention_gradient(attention, operands, results)
         }
-        Op::ExpertsGradient { activation, limit, active } => {
-            experts::experts_gradient(*activation, *limit, *active, operands, results)
+        Op::ExpertsGradient { activation, limit, active, .. } => {
+            let addends = op.addends(operands.len());
+            experts::experts_gradient((*activation, *limit, *active), &addends, operands, results)
         }
         Op::Recurrence(it) => recurrence::recurrence(*it, operands, results),
         Op::AttentionMerge => attention::attention_merge(operands, results),

@@ -6,6 +6,7 @@
 //! experts sum over their tokens in order, so that nothing depends on which block is faster.
 
 mod tensor; // experts of 16 bits, on tensor cores
+mod weights; // gradients of weights, and what they are added to
 
 use planner_ir::{DType, Real, Unary};
 
@@ -15,13 +16,13 @@ use super::launch::{Argument, Launch, Piece, Uncovered, Work};
 use super::number::{computed, literal, stored, suffix};
 use super::strides::{Arguments, signed};
 use super::text::filled;
+use weights::Gradient;
 
 const LIST: &str = include_str!("templates/experts_list.cu");
 const PRODUCT: &str = include_str!("templates/experts_product.cu");
 const ROWS: &str = include_str!("templates/experts_rows.cu");
 const TOKENS: &str = include_str!("templates/experts_tokens.cu");
 const GATES: &str = include_str!("templates/experts_gates.cu");
-const WEIGHTS: &str = include_str!("templates/experts_weights.cu");
 const SUMS: &str = include_str!("templates/experts_sums.cu");
 
 /// The threads of a block, its warps, and the rows and columns of a tile.
@@ -322,21 +323,22 @@ pub(super) fn experts(
     Ok(Work { launches, room: run.room })
 }
 
-/// The gradients towards x, gates, up, perhaps gate, down, and perhaps biases; operands the same, and dy.
+/// The gradients towards x, gates, up, perhaps gate, down, and perhaps biases; operands the same, and dy, and then
+/// what results are added to, each with the number of the result.
 pub(super) fn experts_gradient(
-    activation: Unary,
-    limit: Option<Real>,
-    active: u64,
+    (activation, limit, active): (Unary, Option<Real>, u64),
+    addends: &[(usize, usize)],
     operands: &[Piece],
     results: &[Piece],
 ) -> Result<Work, Uncovered> {
-    let dy = operands.len().saturating_sub(1);
+    let dy = operands.len().saturating_sub(addends.len() + 1);
     if results.len() != dy {
         return Err(Uncovered::Missing(format!("{} gradients of experts", results.len())));
     }
     let run = Experts::new(activation, limit, active, &operands[..dy])?;
-    if run.is_for_tensor_cores() {
-        return tensor::gradient(run);
+    let made = Gradient::of(addends, operands, results)?;
+    if run.is_for_tensor_cores() && run.is_narrow(results) {
+        return tensor::gradient(run, &made);
     }
     let mut run = run.listed();
     let [units, back, above, beside] = [(); 4].map(|()| run.rows_of(run.inner));
@@ -361,11 +363,11 @@ pub(super) fn experts_gradient(
     let mut launches = vec![run.list(), first, second];
     launches.push(run.taken(moved, "", &results[0], 0));
     launches.push(run.gates([units, back], &results[1]));
-    launches.push(run.weights([(above, false), (Argument::Operand(0), true)], &results[2], 2));
+    launches.push(run.weights([(above, false), (Argument::Operand(0), true)], &made[2]));
     if gated {
-        launches.push(run.weights([(beside, false), (Argument::Operand(0), true)], &results[3], 3));
+        launches.push(run.weights([(beside, false), (Argument::Operand(0), true)], &made[3]));
     }
-    launches.push(run.weights([(Argument::Operand(dy), true), (units, false)], &results[down], down));
+    launches.push(run.weights([(Argument::Operand(dy), true), (units, false)], &made[down]));
     for (made, result) in [above, beside].into_iter().zip(run.biases.map_or(0..0, |first| first..first + 2)) {
         launches.push(run.sums(made, &results[result], result));
     }
@@ -434,55 +436,5 @@ impl Experts {
         let parameters = arguments.text();
         let texts = [("PARAMETERS", parameters.as_str()), ("F", y.type_.dtype.name())];
         launch("experts_gates", &self.filled(GATES, &texts), arguments, count.div_ceil(WARPS), 0)
-    }
-
-    /// The sum over each expert's tokens of products of what stands at them, or in their rows; what
-    /// is dy's goes by the gate.
-    fn weights(&self, [left, right]: [(Argument, bool); 2], y: &Piece, result: usize) -> Launch {
-        let mut arguments = Arguments::default();
-        let mut declare = |name: &str, (place, of_tokens): (Argument, bool)| {
-            match of_tokens {
-                true => arguments.reads(name, self.dtype, place),
-                false => self.pointer(name, "const ", place, &mut arguments),
-            }
-            let dtype = if of_tokens { self.dtype } else { self.wide() };
-            (dtype.name(), if of_tokens { "token" } else { "row" })
-        };
-        let ((l, left_at), (r, right_at)) = (declare("a", left), declare("b", right));
-        arguments.pointer("const t_i32 *rows", self.lists[0]);
-        arguments.pointer("const t_i32 *counts", self.lists[1]);
-        let scale = if left.1 {
-            arguments.reads("gates", self.dtype, Argument::Operand(1));
-            format!(
-                "                {t} gate; t_load_{}_1(gates + token * experts + expert, &gate); x *= gate;\n",
-                self.dtype.name(),
-                t = computed(self.dtype)
-            )
-        } else {
-            String::new()
-        };
-        arguments.writes("y", y.type_.dtype, Argument::Result(result));
-        let [m, n] = [y.type_.shape[1], y.type_.shape[2]];
-        for (name, number) in [
-            ("tokens", self.tokens),
-            ("experts", self.experts),
-            ("slots", self.slots),
-            ("m_extent", m),
-            ("n_extent", n),
-        ] {
-            arguments.integer(name, signed(number));
-        }
-        let parameters = arguments.text();
-        let texts = [
-            ("PARAMETERS", parameters.as_str()),
-            ("L", l),
-            ("R", r),
-            ("LEFT", left_at),
-            ("RIGHT", right_at),
-            ("SCALE", &scale),
-            ("F", y.type_.dtype.name()),
-        ];
-        let blocks = self.experts * m.div_ceil(TILE) * n.div_ceil(TILE);
-        launch("experts_weights", &self.filled(WEIGHTS, &texts), arguments, blocks, self.shared())
     }
 }

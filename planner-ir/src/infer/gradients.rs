@@ -1,7 +1,7 @@
 //! The results of gradients and of the steps of optimizers.
 
 use super::checks::{checked_elements, expect, fits_into, is_index, same_dtype};
-use super::products::{attention_type, conv_type, experts_type};
+use super::products::{attention_type, conv_type, experts_type, sum_type};
 use super::{Result, TypeError};
 use crate::data::{DType, Type};
 use crate::op::{Attention, Blind, Conv, Op, Optimizer, Unary};
@@ -127,14 +127,28 @@ pub(super) fn cross_entropy_gradient_type(operands: &[Type]) -> Result<Vec<Type>
     Ok(vec![scores.clone()])
 }
 
-/// Operands x, gates, up, gate (if gated), down, dy.
-pub(super) fn experts_gradient_type(activation: Unary, operands: &[Type]) -> Result<Vec<Type>> {
+/// Operands x, gates, up, gate (if gated), down, biases (if there are some), dy, and what these results are added to.
+pub(super) fn experts_gradient_type(
+    activation: Unary,
+    adds: &[usize],
+    operands: &[Type],
+) -> Result<Vec<Type>> {
     has_derivative(activation)?;
-    let last = operands.len() - 1;
+    let given = operands.len() - adds.len();
+    let last = given - 1;
     experts_type(&operands[..last])?;
     expect(operands, 0, operands[0].dtype.is_float(), "floating-point numbers")?;
     expect(operands, last, operands[last] == operands[0], "the type of operand 0")?;
-    Ok(operands[..last].to_vec())
+    let mut results = operands[..last].to_vec();
+    let is_weight = |it: &usize| *it >= 2 && results.get(*it).is_some_and(|it| it.rank() == 3);
+    if !adds.iter().all(is_weight) || !adds.is_sorted_by(|one, other| one < other) {
+        let message = format!("{adds:?} is added to, expected gradients of weights, in order");
+        return Err(TypeError::Attribute(message));
+    }
+    for (index, &result) in (given..).zip(adds) {
+        results[result] = sum_type(&results[result], operands, index)?;
+    }
+    Ok(results)
 }
 
 /// Operands p, g, moments, and numbers of no dimensions.

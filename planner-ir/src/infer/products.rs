@@ -9,11 +9,20 @@ pub(super) fn contract_type(contract: &Contract, operands: &[Type]) -> Result<Ve
     same_dtype(operands, 0, 1)?;
     let dtype = operands[0].dtype;
     let sum = Type::new(dtype, contract_shape(contract, operands)?);
-    let Some(addend) = operands.get(2) else { return Ok(vec![sum]) };
-    let wide = Type { dtype: dtype.accumulated(), ..sum.clone() };
-    let right = dtype.has_sums() && (*addend == sum || *addend == wide);
-    expect(operands, 2, right, &format!("{sum} or {wide}"))?;
-    Ok(vec![addend.clone()])
+    if operands.len() < 3 {
+        return Ok(vec![sum]);
+    }
+    Ok(vec![sum_type(&sum, operands, 2)?])
+}
+
+/// The type of a sum that is added to an operand: that of the operand, in the sum's elements or those in which it is
+/// accumulated.
+pub(super) fn sum_type(sum: &Type, operands: &[Type], index: usize) -> Result<Type> {
+    let addend = &operands[index];
+    let wide = Type { dtype: sum.dtype.accumulated(), ..sum.clone() };
+    let right = sum.dtype.has_sums() && (addend == sum || *addend == wide);
+    expect(operands, index, right, &format!("{sum} or {wide}"))?;
+    Ok(addend.clone())
 }
 
 /// The shape of the sum of products of the first two operands.

@@ -111,8 +111,9 @@ fn conv_gradient_dims(
 }
 
 /// `x, dy: [t, h]`, `gates: [t, e]`, `up, gate: [e, f, h]`, `down: [e, h, f]`, biases `[e, f]`, and the
-/// gradients of all but dy.
-pub(super) fn experts_gradient_dims(nest: &mut Nest, operands: &[Type]) -> (Index, Index) {
+/// gradients of all but dy; what these results are added to is as they are.
+pub(super) fn experts_gradient_dims(nest: &mut Nest, adds: &[usize], operands: &[Type]) -> (Index, Index) {
+    let operands = &operands[..operands.len() - adds.len()];
     let up = &operands[2].shape;
     let tokens = nest.dim(operands[0].shape[0], Role::Map);
     let experts = nest.dim(up[0], Role::Map);
@@ -129,5 +130,6 @@ pub(super) fn experts_gradient_dims(nest: &mut Nest, operands: &[Type]) -> (Inde
     nest.sum_where_missing(&results);
     let mut index = results.clone();
     index.push(x);
+    index.extend(adds.iter().map(|&it| results[it].clone()));
     (index, results)
 }

@@ -193,7 +193,7 @@ impl Op {
             Self::ConvInputGradient { conv, .. } => conv_input_gradient_dims(nest, conv, operands, result),
             Self::ConvWeightGradient { conv, .. } => conv_weight_gradient_dims(nest, conv, operands, result),
             Self::Experts { .. } => experts_dims(nest, operands),
-            Self::ExpertsGradient { .. } => experts_gradient_dims(nest, operands),
+            Self::ExpertsGradient { adds, .. } => experts_gradient_dims(nest, adds, operands),
             Self::Dequantize { bits, block, columns } => {
                 dequantize_dims(nest, *bits, *block, *columns, operands)
             }

@@ -37,10 +37,10 @@ impl Op {
             Self::Binary(Binary::Div) if float => vec![vec![0]],
             // Exponents say powers; the sum of numbers of 8 bits is none.
             Self::ScaledContract { .. } => {
-                let (one, addend) =
-                    (|it: &usize| operands[*it].dtype == DType::F32, self.addend(operands.len()));
+                let (one, addends) =
+                    (|it: &usize| operands[*it].dtype == DType::F32, self.addends(operands.len()));
                 let scales = (2..operands.len() / 2 * 2).filter(one);
-                scales.map(|it| [Some(it), addend].into_iter().flatten().collect()).collect()
+                scales.map(|it| [it].into_iter().chain(addends.iter().map(|it| it.0)).collect()).collect()
             }
             Self::Select => vec![vec![1, 2]],
             Self::Gated(_) => vec![vec![1]],
@@ -78,21 +78,21 @@ impl Op {
             Self::AttentionGradient { .. } => vec![vec![5]],
             Self::RotaryGradient(_) => vec![vec![0], vec![1, 2]],
             Self::ConvInputGradient { .. } | Self::ConvWeightGradient { .. } => vec![vec![0], vec![1]],
-            Self::ExpertsGradient { .. } => vec![vec![operands.len() - 1]],
+            // The gradient of what they made, and what is added to.
+            Self::ExpertsGradient { adds, .. } => {
+                vec![(operands.len() - adds.len() - 1..operands.len()).collect()]
+            }
             _ => vec![],
         }
     }
 
-    /// The operands that are added to a sum once.
-    pub(super) fn added(&self, operands: &[Type]) -> Vec<usize> {
+    /// The operands that are added to a sum once, each with the number of the result.
+    pub(super) fn added(&self, operands: &[Type]) -> Vec<(usize, usize)> {
         match self {
-            Self::Contract(_) | Self::ScaledContract { .. } => {
-                self.addend(operands.len()).into_iter().collect()
-            }
-            Self::Conv(_) if operands.len() == 3 => vec![2],
+            Self::Conv(_) if operands.len() == 3 => vec![(2, 0)],
             Self::ScatterElements { scatter: Scatter::Add, .. }
-            | Self::ScatterNd { scatter: Scatter::Add } => vec![0],
-            _ => vec![],
+            | Self::ScatterNd { scatter: Scatter::Add } => vec![(0, 0)],
+            _ => self.addends(operands.len()),
         }
     }
 }

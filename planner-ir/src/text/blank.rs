@@ -97,7 +97,7 @@ fn blank_ops() -> Vec<Op> {
         Op::RotaryGradient(Pairing::Halves),
         Op::GatherGradient { dim: 0, extent: 0 },
         Op::CrossEntropyGradient { ignored: 0 },
-        Op::ExpertsGradient { activation: Unary::Silu, limit: None, active: 0 },
+        Op::ExpertsGradient { activation: Unary::Silu, limit: None, active: 0, adds: vec![] },
         Op::Update(Optimizer::Sgd { decay: zero }),
         Op::Update(Optimizer::Momentum { momentum: zero, decay: zero }),
         Op::Update(Optimizer::AdamW { beta1: zero, beta2: zero, epsilon: zero, decay: zero }),

@@ -7,8 +7,8 @@ use super::blank::BLANK;
 use super::data::{parse_data, print_data};
 use super::print::Print;
 use super::scan::{ParseError, Result, Scan};
-use crate::data::Type;
-use crate::op::{Attention, Binary, Conv, Dynamic, Nvfp4, Op, Optimizer, Resize};
+use crate::data::{Real, Type};
+use crate::op::{Attention, Binary, Conv, Dynamic, Nvfp4, Op, Optimizer, Resize, Unary};
 
 /// The operation that a text such as `gather dim=0` names.
 pub fn parse_op(text: &str) -> Result<Op> {
@@ -231,10 +231,10 @@ fn attributes<F: Form>(op: &mut Op, form: &mut F) -> std::result::Result<(), F::
             form.field("interpolation", interpolation)
         }
         Op::CrossEntropy { ignored } | Op::CrossEntropyGradient { ignored } => form.field("ignored", ignored),
-        Op::Experts { activation, limit, active } | Op::ExpertsGradient { activation, limit, active } => {
-            form.field("activation", activation)?;
-            form.unless_usual("limit", limit)?;
-            form.field("active", active)
+        Op::Experts { activation, limit, active } => experts_attributes((activation, limit, active), form),
+        Op::ExpertsGradient { activation, limit, active, adds } => {
+            experts_attributes((activation, limit, active), form)?;
+            form.unless_usual("adds", adds)
         }
         Op::Dequantize { bits, block, columns } => {
             form.field("bits", bits)?;
@@ -286,6 +286,15 @@ fn attention_attributes<F: Form>(
     form.unless_usual("blind", blind)?;
     form.unless_usual("sinks", sinks)?;
     form.unless_usual("statistics", statistics)
+}
+
+fn experts_attributes<F: Form>(
+    (activation, limit, active): (&mut Unary, &mut Option<Real>, &mut u64),
+    form: &mut F,
+) -> std::result::Result<(), F::Error> {
+    form.field("activation", activation)?;
+    form.unless_usual("limit", limit)?;
+    form.field("active", active)
 }
 
 fn conv_attributes<F: Form>(

@@ -181,13 +181,13 @@ fn passed(
     operands: &[Layout],
     found: &mut Violations,
 ) -> (Vec<AxisId>, usize) {
-    let owed = partition.owed(loops);
+    let left = |index: usize| partition.left_in_added(loops, index).unwrap_or_default();
     let passes = |(index, layout): (usize, &Layout)| -> Vec<AxisId> {
-        let added = loops.added.contains(&index);
-        layout.owed.iter().copied().filter(|axis| !(added && owed.contains(axis))).collect()
+        let owed = left(index);
+        layout.owed.iter().copied().filter(|axis| !owed.contains(axis)).collect()
     };
-    for &index in &loops.added {
-        let owes = &operands[index].owed;
+    for &(index, _) in &loops.added {
+        let (owes, owed) = (&operands[index].owed, left(index));
         if owed.iter().any(|axis| !owes.contains(axis)) {
             let message = format!("owes sums {}, should owe {}", names(mesh, owes), names(mesh, &owed));
             found.add("added-once", format_args!("operand {index}"), message);

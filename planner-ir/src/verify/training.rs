@@ -70,13 +70,13 @@ fn carried(graph: &Graph, training: &Training, found: &mut Violations) {
 /// Whether a value is what a state was with something added, or nothing; of the largest, what is larger.
 fn adds_to(graph: &Graph, kind: StateKind, state: ValueId, value: ValueId) -> bool {
     let joins = if kind == StateKind::Largest { Binary::Max } else { Binary::Add };
-    let operands = |value: ValueId| match graph.values.get(value.0).map(|it| &it.source) {
-        Some(Source::Result { node, .. }) => graph.nodes.get(node.0).map(|it| match joins {
-            Binary::Add => it.addends(),
-            _ if it.op == Op::Binary(joins) => &it.operands,
-            _ => &[],
-        }),
-        _ => None,
+    let operands = |value: ValueId| -> Option<Vec<ValueId>> {
+        let Source::Result { node, .. } = graph.values.get(value.0)?.source else { return None };
+        graph.nodes.get(node.0).map(|it| match joins {
+            Binary::Add => it.addends().into_iter().filter(|it| it.1 == value).map(|it| it.0).collect(),
+            _ if it.op == Op::Binary(joins) => it.operands.clone(),
+            _ => vec![],
+        })
     };
     let (mut seen, mut values) = (BTreeSet::new(), vec![value]);
     while let Some(value) = values.pop() {

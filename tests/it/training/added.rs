@@ -26,7 +26,7 @@ fn planned(case: &Case, manner: Manner) -> Plan {
 /// How many products add, and how many might that do not.
 fn added(plan: &Plan) -> [usize; 2] {
     let nodes = plan.graph.nodes.iter().filter(|it| it.phase == Phase::Gradient);
-    let adds = nodes.filter(|it| it.op.addend(it.operands.len()).is_some()).count();
+    let adds = nodes.map(|it| it.op.addends(it.operands.len()).len()).sum();
     [adds, rewrite::added(&plan.graph).len()]
 }
 

@@ -96,7 +96,8 @@ impl<'a> Preferring<'a> {
 
     fn penalty(&self, work: &Work<'_>) -> f64 {
         // A product that is added to a sum is that product.
-        let same = |it: &&Known<'_>| it.op == work.op && work.whole.starts_with(&it.operands);
+        let alone = work.op.alone();
+        let same = |it: &&Known<'_>| *it.op == *alone && work.whole.starts_with(&it.operands);
         let known = self.known[work.node.0].iter().find(same).expect("operations are those of sections");
         let split = known.touched(work.partition);
         match self.manner {

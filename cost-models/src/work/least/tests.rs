@@ -82,7 +82,7 @@ fn no_split_takes_less_than_the_least() {
             hold(name, &Op::Experts { activation, limit: None, active: 2 }, &of[..5], &[0, 3], &sizes, dtype);
             hold(
                 name,
-                &Op::ExpertsGradient { activation, limit: None, active: 2 },
+                &Op::ExpertsGradient { activation, limit: None, active: 2, adds: vec![] },
                 &of,
                 &[0, 3],
                 &sizes,

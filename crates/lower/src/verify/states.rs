@@ -5,7 +5,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use planner_ir::{Op, Real};
 
 use super::{Report, Violation};
-use crate::action::{Action, CollectiveKind};
+use crate::action::{Action, Block, CollectiveKind};
 use crate::happens::Happens;
 use crate::program::{Program, Repeated, Turn};
 use crate::storage::{BufferId, Kind, Region, Storage, StorageId};
@@ -234,8 +234,10 @@ fn check_order(
 fn may_write_what_it_reads(program: &Program, index: usize, storage: StorageId) -> bool {
     match &program.instructions[index].action {
         Action::Compute(compute) => {
-            let lies = |it: &usize| program.buffer(compute.operands[*it].buffer).storage == storage;
-            (0..compute.operands.len()).filter(lies).all(|it| program.may_lie_over(compute, it))
+            let lies = |it: &Block| program.buffer(it.buffer).storage == storage;
+            let of = |all: &[Block]| (0..all.len()).filter(|&it| lies(&all[it])).collect::<Vec<_>>();
+            let (read, made) = (of(&compute.operands), of(&compute.results));
+            made.iter().all(|&made| read.iter().all(|&it| program.may_lie_over(compute, it, made)))
         }
         Action::Collective(collective) => {
             matches!(collective.kind, CollectiveKind::AllReduce | CollectiveKind::ReduceScatter)

@@ -132,16 +132,15 @@ impl<'a> Computed<'a> {
     fn at_once(&self, operands: &[Copy], found: &mut Violations) {
         let Self { plan, partition, loops, .. } = self;
         let mesh = &plan.mesh;
-        // What is added to a sum once is added to the first result's.
-        let mut left: Vec<AxisId> = Vec::new();
+        // What is added to a sum once owes what the operation leaves owed in it.
+        let mut left: Vec<Vec<AxisId>> = vec![Vec::new(); self.node.results.len()];
         for (index, &result) in self.node.results.iter().enumerate() {
             let what = self.result(index);
             let layout = &plan.layouts[result.0];
             let dims = dims(partition, loops, &loops.results[index]);
             blocks(plan, ("result-layout", &what), result, layout, &dims, found);
             match sum_left(mesh, partition, loops, index, &layout.owed) {
-                Ok(axes) if index == 0 => left = axes,
-                Ok(_) => {}
+                Ok(axes) => left[index] = axes,
                 Err(message) => found.add("result-owed", what, message),
             }
         }
@@ -153,9 +152,7 @@ impl<'a> Computed<'a> {
             if loops.linear.get(partition.through).is_some_and(|set| set.contains(&index)) {
                 owed.extend(&partition.passed);
             }
-            if loops.added.contains(&index) {
-                owed.extend(&left);
-            }
+            owed.extend(added_to(loops, index, &left));
             owed.sort_unstable();
             operand_owed(mesh, &what, &layout.owed, &owed, found);
         }
@@ -183,6 +180,7 @@ impl<'a> Computed<'a> {
                 found.add("bytes", what, message);
             }
         };
+        let mut left: Vec<Vec<AxisId>> = vec![Vec::new(); self.node.results.len()];
         for (index, &result) in self.node.results.iter().enumerate() {
             let (what, layout, dims) = (self.result(index), &plan.layouts[result.0], &loops.results[index]);
             let claimed = bytes[self.node.operands.len() + index];
@@ -196,7 +194,7 @@ impl<'a> Computed<'a> {
                     let message = format!("owes sums over {}, which are made", owed_text(mesh, added));
                     found.add("result-owed", what, message);
                 }
-                Ok(_) => {}
+                Ok(axes) => left[index] = axes,
                 Err(message) => found.add("result-owed", what, message),
             }
         }
@@ -204,7 +202,7 @@ impl<'a> Computed<'a> {
             let what = self.operand(index);
             let value = (operand, layout, &loops.operands[index][..]);
             is_at_rest(("operand-layout", &what), value, bytes[index], found);
-            operand_owed(mesh, &what, &layout.owed, &[], found);
+            operand_owed(mesh, &what, &layout.owed, added_to(loops, index, &left), found);
         }
     }
 
@@ -291,6 +289,12 @@ impl<'a> Computed<'a> {
             found.add("bytes", place, message);
         }
     }
+}
+
+/// The axes over which the operation leaves sums owed in what an operand is added to; none if it is to nothing.
+fn added_to<'a>(loops: &Loops, operand: usize, left: &'a [Vec<AxisId>]) -> &'a [AxisId] {
+    let to = loops.added.iter().find(|it| it.0 == operand);
+    to.map_or(&[], |it| &left[it.1])
 }
 
 fn operand_owed(mesh: &Mesh, place: &str, owed: &[AxisId], expected: &[AxisId], found: &mut Violations) {

@@ -179,14 +179,13 @@ fn partitions_are_equal_where_layouts_are_those_of_the_one_operation() {
                     continue;
                 }
                 let is_equal = found.is_equal(&mesh, &product.partition, ends);
-                let (types, result) = found.types();
-                let used = found.node.operands.iter().zip(&product.operands);
+                let (types, results) = found.one.types();
+                let used = found.one.node.operands.iter().zip(&product.operands);
                 let mut used: Vec<Layout> = used.map(|(it, &number)| layout(*it, number).clone()).collect();
                 used.push(ends[0].clone());
                 let made = [ends[1].clone()];
                 // The verifier of layouts, which is held to arithmetic.
-                let results = std::slice::from_ref(result);
-                let verdict = verify_layouts(&mesh, &found.node.op, types, results, &used, &made);
+                let verdict = verify_layouts(&mesh, &found.one.node.op, types, results, &used, &made);
                 let timed = product.partition.steps > 1;
                 assert!(!(is_equal && timed));
                 assert!(timed || is_equal == verdict.is_ok(), "{:?}: {verdict:?}", product.partition);

@@ -57,7 +57,7 @@ fn operation(u: &mut Unstructured, size: u64) -> Result<(Op, Vec<Type>)> {
         8 => (Op::ConvWeightGradient { conv, window: vec![2] }, vec![x, y]),
         9 => (Op::Experts { activation: Unary::Relu, limit: None, active: k }, experts.to_vec()),
         _ => {
-            let op = Op::ExpertsGradient { activation: Unary::Relu, limit: None, active: k };
+            let op = Op::ExpertsGradient { activation: Unary::Relu, limit: None, active: k, adds: vec![] };
             (op, experts.into_iter().chain([float(&[m, 2])]).collect())
         }
     })

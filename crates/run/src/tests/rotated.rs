@@ -276,7 +276,7 @@ fn experts_go_around() {
             };
             let op = Op::Experts { activation: Unary::Relu, limit: None, active };
             let y = ring.node(op, &operands, |loops| split(loops, Turn::Forward));
-            let op = Op::ExpertsGradient { activation: Unary::Relu, limit: None, active };
+            let op = Op::ExpertsGradient { activation: Unary::Relu, limit: None, active, adds: vec![] };
             let given = [&operands[..], &[dy]].concat();
             let gradients = ring.node(op, &given, |loops| split(loops, Turn::Home));
             ring.output("y", y[0], 0);

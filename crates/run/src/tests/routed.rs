@@ -117,7 +117,7 @@ fn rows_go_to_their_experts() {
                     })
                     .collect();
                 let y = sketch.node(op, &values[..5], forward.clone());
-                let op = Op::ExpertsGradient { activation: Unary::Relu, limit: None, active };
+                let op = Op::ExpertsGradient { activation: Unary::Relu, limit: None, active, adds: vec![] };
                 let gradients = sketch.node(op, &values, partition(&mesh, text, 4));
                 for (place, &value) in y.iter().chain(&gradients).enumerate() {
                     let dims = sketch.plan.layouts[value.0].dims.clone();

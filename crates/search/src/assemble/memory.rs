@@ -195,8 +195,8 @@ impl Assembly<'_> {
     /// Whether a value is none where the product that makes it adds it to a sum.
     fn may_be_none(&self, value: ValueId) -> bool {
         let adds = |it: &Added| {
-            let made = it.widened.into_iter().chain([it.product]);
-            made.into_iter().any(|node| self.section.graph.node(node).results[0] == value)
+            let result = |node: NodeId, index: usize| self.section.graph.node(node).results[index];
+            result(it.product, it.result) == value || it.widened.is_some_and(|node| result(node, 0) == value)
         };
         self.added.iter().any(adds)
     }

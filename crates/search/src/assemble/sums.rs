@@ -2,10 +2,11 @@
 //!
 //! A product, what converts it and what adds it are one operation where the layouts of the three say so, and the time
 //! of that one is counted: see [`rewrite::Added`]. So a sum takes no time by itself, and the table of its node and of
-//! the product's says what both take beyond the product.
+//! the product's says what both take beyond the product. An operation that makes several products has such a table
+//! with each sum: what one of them takes longer does not depend on which others are added.
 
 use planner_ir::{Graph, NodeId, Partition, Type, ValueId};
-use rewrite::{Added, Choice, Space, added};
+use rewrite::{Added, Adding, Choice, Space, added};
 
 use super::{Assembly, is_prepared};
 use crate::prices::{Prices, Work};
@@ -54,7 +55,7 @@ pub(super) fn of(section: &Section, space: &Space) -> Vec<Added> {
     let runs = |node: NodeId| !is_prepared(graph, node, &space.prepared);
     let mut found = added(graph);
     found.retain(|it| {
-        let used = section.is_delivered(graph.node(it.product).results[0]);
+        let used = section.is_delivered(graph.node(it.product).results[it.result]);
         runs(it.product) && !used && !together(space, it).1.is_empty()
     });
     found
@@ -72,21 +73,22 @@ pub(super) fn together(space: &Space, it: &Added) -> (Vec<NodeId>, Vec<Vec<usize
     (vec![widened, it.sum], (0..choices.len()).filter_map(both).collect())
 }
 
-/// What a product that adds takes, which has that number in its section, as a device does it (seconds).
+/// What an operation that adds takes, which has that number in its section, as a device does it (seconds).
 pub(crate) fn priced(
-    (added, node): (&Added, NodeId),
-    local: (&[Type], &Type),
+    (adding, node): (&Adding, NodeId),
+    local: [&[Type]; 2],
     partition: &Partition,
     prices: &dyn Prices,
 ) -> f64 {
+    let [operands, results] = local;
     prices.work(&Work {
-        op: &added.node.op,
-        whole: added.types().0,
-        operands: local.0,
-        results: std::slice::from_ref(local.1),
+        op: &adding.node.op,
+        whole: adding.types().0,
+        operands,
+        results,
         node,
         partition,
-        loops: added.loops(),
+        loops: adding.loops(),
     })
 }
 
@@ -121,7 +123,7 @@ impl Assembly<'_> {
                 let ends = [choice(it.sum, adds).operands[it.before], choice(it.sum, adds).results[0]];
                 let stays = |(between, seconds): &([usize; 2], f64)| {
                     *between == ends
-                        && choice(it.product, made).results[0] == taken
+                        && choice(it.product, made).results[it.result] == taken
                         && seconds - alone <= apart
                 };
                 let more = together.filter(stays).map(|(_, seconds)| seconds - alone);
@@ -137,21 +139,24 @@ impl Assembly<'_> {
     /// what it takes (seconds); nothing if it cannot.
     fn together(&self, it: &Added, product: &Choice, prices: &dyn Prices) -> Option<([usize; 2], f64)> {
         let graph: &Graph = &self.section.graph;
-        let (before, after) = (*it.node.operands.last()?, it.node.results[0]);
+        let (node, loops) = (&it.one.node, it.one.loops());
+        let (before, after) = (*node.operands.last()?, node.results[it.result]);
         let partition = &product.partition;
-        let layouts =
-            [partition.operand(it.loops(), it.node.operands.len() - 1), partition.result(it.loops(), 0)];
+        let layouts = [partition.operand(loops, node.operands.len() - 1), partition.result(loops, it.result)];
         let known = |value: ValueId, layout| self.space.layouts[value.0].binary_search(layout).ok();
         let ends = [known(before, &layouts[0])?, known(after, &layouts[1])?];
         if !it.is_equal(self.mesh, partition, [&layouts[0], &layouts[1]]) {
             return None;
         }
-        let held = it.node.operands.iter().zip(product.operands.iter().chain([&ends[0]]));
+        let mut made = product.results.clone();
+        made[it.result] = ends[1];
         let local = |(&value, &layout): (&ValueId, &usize)| {
             self.space.layouts[value.0][layout].local_type(graph.type_of(value))
         };
+        let held = node.operands.iter().zip(product.operands.iter().chain([&ends[0]]));
         let operands: Vec<Type> = held.map(local).collect();
-        let seconds = priced((it, it.product), (&operands, &local((&after, &ends[1]))), partition, prices);
+        let results: Vec<Type> = node.results.iter().zip(made.iter()).map(local).collect();
+        let seconds = priced((&it.one, it.product), [&operands, &results], partition, prices);
         Some((ends, seconds))
     }
 }

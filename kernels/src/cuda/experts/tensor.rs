@@ -15,7 +15,7 @@ use super::super::launch::{Argument, Launch, Uncovered, Work};
 use super::super::number::{literal, stored};
 use super::super::strides::{Arguments, signed};
 use super::super::text::filled;
-use super::{Experts, WARPS};
+use super::{Experts, Gradient, WARPS};
 
 const SLOTS: &str = include_str!("../templates/experts_slots.cu");
 const ORDER: &str = include_str!("../templates/experts_order.cu");
@@ -435,7 +435,7 @@ pub(super) fn experts(mut run: Experts) -> Result<Work, Uncovered> {
 }
 
 /// The gradients towards all operands, which dy follows.
-pub(super) fn gradient(mut run: Experts) -> Result<Work, Uncovered> {
+pub(super) fn gradient(mut run: Experts, made: &[Gradient]) -> Result<Work, Uncovered> {
     let lists = run.lists();
     let [units, above] = [(); 2].map(|()| run.narrow_rows(run.inner));
     let beside = if run.gated { run.narrow_rows(run.inner) } else { above };
@@ -462,8 +462,8 @@ pub(super) fn gradient(mut run: Experts) -> Result<Work, Uncovered> {
     launches.extend([come, towards, back].map(|it| run.product_launch(it, &lists)));
     launches.push(run.joined(moved, "", &lists));
     launches.push(run.slopes(sums, parts, &lists));
-    launches.push(run.first_weights([above, beside], &lists));
-    launches.push(run.last_weights(units, &lists));
+    launches.extend(run.first_weights([above, beside], made, &lists));
+    launches.push(run.last_weights(units, &made[run.down], &lists));
     launches.extend(run.biases.map(|first| run.columns([above, beside], first, &lists)));
     launches.retain(|launch| launch.blocks > 0);
     Ok(Work { launches, room: run.room })

@@ -83,7 +83,7 @@ KERNEL_ALONE(256) $NAME($PARAMETERS) {
             T_UNROLL
             for (int c = 0; c < 8; c++) {
                 const t_i64 n = n_first + c / 4 * 128 + warp % 4 * 32 + c % 4 * 8 + lane % 4 * 2;
-                if (line < m_extent && n < n_extent) t_store_$D_2(y + (expert * m_extent + line) * n_extent + n, made[m][c] + 2 * r);
+                if (line < m_extent && n < n_extent) $STORE
             }
         }
     }

@@ -31,6 +31,6 @@ $SCALE            }
     T_UNROLL
     for (int r = 0; r < 4; r++) {
         const t_i64 m = m_first + warp * 4 + r, n = n_first + lane;
-        if (m < m_extent && n < n_extent) t_store_$F_1(y + (expert * m_extent + m) * n_extent + n, made + r);
+        if (m < m_extent && n < n_extent) $STORE
     }
 }

@@ -24,6 +24,32 @@ fn gates(dtype: DType, [tokens, experts]: [u64; 2], active: u64, seed: u64) -> A
     cast(&Array::of([tokens, experts], &numbers).unwrap(), dtype)
 }
 
+/// Gradients of which some are added to something, perhaps where that lies.
+fn gradients(
+    u: &mut Unstructured,
+    (activation, limit, active): (Unary, Option<Real>, u64),
+    mut operands: Vec<Array>,
+    near: f64,
+    seed: u64,
+) -> Result<Trial> {
+    let mut adds = Vec::new();
+    for result in 2..operands.len() - 1 {
+        let type_ = operands[result].type_().clone();
+        if type_.rank() == 3 && u.arbitrary()? {
+            let dtype = if u.arbitrary()? { type_.dtype.accumulated() } else { type_.dtype };
+            operands.push(numbers(dtype, &type_.shape, seed + 10));
+            adds.push(result);
+        }
+    }
+    let op = Op::ExpertsGradient { activation, limit, active, adds };
+    let addends = op.addends(operands.len());
+    let mut trial = Trial::whole(op, operands, near);
+    for (operand, result) in addends {
+        trial.in_place[result] = if u.arbitrary()? { Some(operand) } else { None };
+    }
+    Ok(trial)
+}
+
 #[test]
 fn experts_compute_their_tokens() {
     let trials = many(24, |u, seed| {
@@ -51,7 +77,7 @@ fn experts_compute_their_tokens() {
             return Ok(Trial::whole(Op::Experts { activation, limit, active }, operands, near));
         }
         operands.push(of(&[t, h], 4));
-        Ok(Trial::whole(Op::ExpertsGradient { activation, limit, active }, operands, near))
+        gradients(u, (activation, limit, active), operands, near, seed)
     });
     check(&trials);
 }
@@ -86,7 +112,7 @@ fn narrow(u: &mut Unstructured, seed: u64) -> Result<Trial> {
         return Ok(Trial::whole(Op::Experts { activation, limit, active }, operands, near));
     }
     operands.push(of(&[t, h], h, 4));
-    Ok(Trial::whole(Op::ExpertsGradient { activation, limit, active }, operands, near))
+    gradients(u, (activation, limit, active), operands, near, seed)
 }
 
 /// What the same operation makes in 64 bits of the same numbers, each of its results rounded once.
@@ -126,7 +152,7 @@ fn experts_of_16_bits_are_multiplied_by_tensor_cores_alone() {
         let forward = Op::Experts { activation: Unary::Silu, limit: None, active: 2 };
         let operands = [x.clone(), gates, up.clone(), up, down];
         let mut launches = kernels(&forward, &operands, std::slice::from_ref(&x)).unwrap().launches;
-        let backward = Op::ExpertsGradient { activation: Unary::Silu, limit: None, active: 2 };
+        let backward = Op::ExpertsGradient { activation: Unary::Silu, limit: None, active: 2, adds: vec![] };
         let given = [&operands[..], std::slice::from_ref(&x)].concat();
         launches.extend(kernels(&backward, &given, &operands).unwrap().launches);
         let names = launches.iter().map(|it| it.kernel.family().to_owned());
@@ -151,12 +177,13 @@ fn experts_of_16_bits_are_multiplied_by_tensor_cores_alone() {
 #[test]
 fn barriers_of_experts_on_tensor_cores_are_needed() {
     let mut found: Vec<bool> = Vec::new();
-    let mut trials = (0..400)
+    let mut trials = (0..2_000)
         .map(|seed| narrow(&mut Unstructured::new(&entropy(seed)), seed).expect("there are bytes enough"));
     // Rows of several tiles, products of several steps, and both weights: what needs each barrier.
     let is_large = |it: &Trial| {
         let shape = |operand: usize| it.operands[operand].0.shape().to_vec();
-        let is_backward = matches!(it.op, Op::ExpertsGradient { .. }) && it.operands.len() == 8;
+        let given = it.operands.len() - it.op.addends(it.operands.len()).len();
+        let is_backward = matches!(it.op, Op::ExpertsGradient { .. }) && given == 8;
         is_backward && shape(0)[0] == 300 && shape(0)[1] >= 272 && shape(2)[1] >= 144
     };
     let trial = trials.find(is_large).expect("some trial is large");
@@ -177,13 +204,25 @@ fn launches_and_room_of_experts_on_tensor_cores_are_those_of_the_documentation()
         kernels(&op, operands, std::slice::from_ref(&x)).unwrap()
     };
     let backward = |operands: &[Piece]| {
-        let op = Op::ExpertsGradient { activation, limit: None, active };
+        let op = Op::ExpertsGradient { activation, limit: None, active, adds: vec![] };
         kernels(&op, &[operands, std::slice::from_ref(&x)].concat(), operands).unwrap()
     };
     let megabytes = |work: &Work| (work.room + 500_000) / 1_000_000;
     let works = [forward(&operands), backward(&operands)];
     assert_eq!(works.each_ref().map(|it| it.launches.len()), [5, 9]);
     assert_eq!(works.each_ref().map(megabytes), [302, 787]);
+    // What is added to sums is so by what makes it: both first weights at once, if both are.
+    let added = |adds: &[usize]| {
+        let mut made = operands.clone();
+        adds.iter().for_each(|&it| made[it].type_.dtype = DType::F32);
+        let sums: Vec<Piece> = adds.iter().map(|&it| made[it].clone()).collect();
+        let op = Op::ExpertsGradient { activation, limit: None, active, adds: adds.to_vec() };
+        kernels(&op, &[&operands[..], std::slice::from_ref(&x), &sums].concat(), &made).unwrap()
+    };
+    for (adds, launches) in [(&[2, 3, 4][..], 9), (&[2, 3], 9), (&[4], 9), (&[2], 10), (&[3, 4], 10)] {
+        let work = added(adds);
+        assert_eq!((work.launches.len(), work.room), (launches, works[1].room), "{adds:?}");
+    }
     operands.extend([bias.clone(), bias]);
     assert_eq!([forward(&operands), backward(&operands)].map(|it| it.launches.len()), [5, 10]);
 }

@@ -22,7 +22,7 @@ fn tokens_gates_and_experts_have_gradients() {
         for (operands, limit) in cases {
             let (forward, op) = (
                 Op::Experts { activation, limit, active: e },
-                Op::ExpertsGradient { activation, limit, active: e },
+                Op::ExpertsGradient { activation, limit, active: e, adds: vec![] },
             );
             let given = [operands, &[&dy]].concat();
             let found = evaluate(&op, &given).unwrap();
@@ -58,7 +58,7 @@ fn experts_that_no_token_uses_have_no_gradient() {
     };
     let gates = Array::of([2, 2], &[0.0_f32, 1.0, 0.0, 2.0]).unwrap();
     let (x, w, down) = (of(&[2, 3]), of(&[2, 4, 3]), of(&[2, 3, 4]));
-    let op = Op::ExpertsGradient { activation: Unary::Relu, limit: None, active: 1 };
+    let op = Op::ExpertsGradient { activation: Unary::Relu, limit: None, active: 1, adds: vec![] };
     let found = evaluate(&op, &[&x, &gates, &w, &down, &x]).unwrap();
     let of_gates = found[1].elements::<f32>().unwrap();
     assert!(of_gates[0].to_bits() == 0 && of_gates[2].to_bits() == 0 && of_gates[1] > 0.0);

@@ -116,8 +116,12 @@ pub(super) fn op(u: &mut Unstructured<'_>, depth: usize) -> Result<Op> {
             (*half_pixel, *interpolation) = (u.arbitrary()?, named(u)?);
         }
         Op::CrossEntropy { ignored } | Op::CrossEntropyGradient { ignored } => *ignored = u.arbitrary()?,
-        Op::Experts { activation, limit, active } | Op::ExpertsGradient { activation, limit, active } => {
+        Op::Experts { activation, limit, active } => {
             (*activation, *active) = (named::<Unary>(u)?, u.arbitrary()?);
+            *limit = if u.arbitrary()? { Some(real(u)?) } else { None };
+        }
+        Op::ExpertsGradient { activation, limit, active, adds } => {
+            (*activation, *active, *adds) = (named::<Unary>(u)?, u.arbitrary()?, u.arbitrary()?);
             *limit = if u.arbitrary()? { Some(real(u)?) } else { None };
         }
         Op::Update(it) => optimizer(u, it)?,

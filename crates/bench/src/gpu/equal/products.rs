@@ -113,8 +113,13 @@ fn experts(cases: &mut Cases, units: u64, what: &str) -> Result<(), Failure> {
         let name = format!("{name}{what}");
         cases.within(most, &name, forward, operands.clone())?;
         operands.push(back.clone());
-        let op = Op::ExpertsGradient { activation, limit, active: ACTIVE };
-        cases.within(most, &format!("gradients of {name}"), op, operands)?;
+        let op = |adds: Vec<usize>| Op::ExpertsGradient { activation, limit, active: ACTIVE, adds };
+        cases.within(most, &format!("gradients of {name}"), op(vec![]), operands.clone())?;
+        let weights: Vec<usize> = (2..operands.len()).filter(|&it| operands[it].shape().len() == 3).collect();
+        for &it in &weights {
+            operands.push(cast(&operands[it], cases.dtype.accumulated())?);
+        }
+        cases.within(most, &format!("gradients of {name} that are added"), op(weights), operands)?;
     }
     Ok(())
 }

@@ -194,9 +194,10 @@ fn is_over(program: &Program, compute: &Compute, first: usize, second: usize) ->
     let size = |block: &Block| program.buffer(block.buffer).type_.bytes();
     let elements = |block: &Block| program.buffer(block.buffer).type_.elements();
     let lies_in = |block: &Block, storage| program.buffer(block.buffer).storage.0 == storage;
-    let Some(made) = compute.results.iter().find(|it| lies_in(it, second)) else { return false };
+    let Some(result) = compute.results.iter().position(|it| lies_in(it, second)) else { return false };
+    let made = &compute.results[result];
     let same = |it: &Block| size(it) == size(made) && elements(it) == elements(made);
-    let over = |(number, it): (usize, &Block)| program.may_lie_over(compute, number) && same(it);
+    let over = |(number, it): (usize, &Block)| program.may_lie_over(compute, number, result) && same(it);
     let mut read = compute.operands.iter().enumerate().filter(|(_, it)| lies_in(it, first));
     read.all(over)
 }

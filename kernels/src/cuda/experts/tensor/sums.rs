@@ -1,8 +1,9 @@
 //! What is summed over rows of experts: what tokens get of theirs, and the gradients of gates, weights and biases.
 
 use super::super::super::launch::{Argument, Launch};
+use super::super::super::number::stored;
 use super::super::super::strides::{Arguments, signed};
-use super::super::{Experts, THREADS, WARPS};
+use super::super::{Experts, Gradient, THREADS, WARPS};
 use super::{COLUMN_TILE, Lists, ROW_TILE, TILES};
 
 const JOINED: &str = include_str!("../../templates/experts_joined.cu");
@@ -47,22 +48,43 @@ impl Experts {
         self.kernel("experts_gates", SLOPES, arguments, &[], [self.tokens.div_ceil(WARPS), 0])
     }
 
-    /// The gradients of up and gate weights, in one launch.
-    pub(super) fn first_weights(&self, [above, beside]: [Argument; 2], lists: &Lists) -> Launch {
+    /// The gradients of up and gate weights, in one launch if both are added or none is.
+    pub(super) fn first_weights(
+        &self,
+        [above, beside]: [Argument; 2],
+        made: &[Gradient],
+        lists: &Lists,
+    ) -> Vec<Launch> {
+        let up = ("above", above, "up", &made[2]);
+        if !self.gated {
+            return vec![self.into_units(&[up], lists)];
+        }
+        let gate = ("beside", beside, "gate", &made[3]);
+        match up.3.is_as(gate.3) {
+            true => vec![self.into_units(&[up, gate], lists)],
+            false => [up, gate].map(|it| self.into_units(&[it], lists)).to_vec(),
+        }
+    }
+
+    /// The gradients of one weight or of two, each of rows of its own with x.
+    fn into_units(&self, all: &[(&str, Argument, &str, &Gradient)], lists: &Lists) -> Launch {
         let mut arguments = Arguments::default();
-        self.narrow("above", "const ", above, &mut arguments);
-        if self.gated {
-            self.narrow("beside", "const ", beside, &mut arguments);
+        for (rows, place, ..) in all {
+            self.narrow(rows, "const ", *place, &mut arguments);
         }
         arguments.reads("x", self.dtype, Argument::Operand(0));
-        arguments.writes("up", self.dtype, Argument::Result(2));
-        let which = if self.gated {
-            arguments.writes("gate", self.dtype, Argument::Result(3));
-            "const t_u16 *a = (outer % 2 ? beside : above) + start * m_extent, *b = x; t_u16 *y = outer % 2 ? gate : up;"
-        } else {
-            "const t_u16 *a = above + start * m_extent, *b = x; t_u16 *y = up;"
+        for (_, _, name, made) in all {
+            made.declare(name, &mut arguments);
+        }
+        let made = all[0].3;
+        let (expert, rows, y) = match all {
+            [(rows, _, name, _), (other, _, second, _)] => {
+                ("outer / 2", format!("(outer % 2 ? {other} : {rows})"), [*name, *second])
+            }
+            _ => ("outer", all[0].0.to_owned(), [all[0].2; 2]),
         };
-        let expert = if self.gated { "outer / 2" } else { "outer" };
+        let which = format!("const t_u16 *a = {rows} + start * m_extent, *b = x; ") + &pointers(made, y);
+        let store = stored_pairs(made);
         let texts = [
             ("SHARE", "4"),
             ("ACROSS", "32"),
@@ -71,18 +93,22 @@ impl Experts {
             ("MTILE", "block / n_tiles"),
             ("NTILE", "block % n_tiles"),
             ("EXPERT", expert),
-            ("WHICH", which),
+            ("WHICH", &which),
+            ("STORE", &store),
         ];
-        let count = if self.gated { 2 } else { 1 };
+        let count = if all.len() > 1 { 2 } else { 1 };
         self.weights_launch(arguments, &texts, [self.inner, self.hidden], count, lists)
     }
 
     /// The gradient of down weights, of units by their gates.
-    pub(super) fn last_weights(&self, units: Argument, lists: &Lists) -> Launch {
+    pub(super) fn last_weights(&self, units: Argument, made: &Gradient, lists: &Lists) -> Launch {
         let mut arguments = Arguments::default();
         arguments.reads("dy", self.dtype, Argument::Operand(self.dy()));
         self.narrow("units", "const ", units, &mut arguments);
-        arguments.writes("down", self.dtype, Argument::Result(self.down));
+        made.declare("down", &mut arguments);
+        let which =
+            "const t_u16 *a = dy, *b = units + start * n_extent; ".to_owned() + &pointers(made, ["down"; 2]);
+        let store = stored_pairs(made);
         let texts = [
             ("SHARE", "2"),
             ("ACROSS", "16"),
@@ -91,7 +117,8 @@ impl Experts {
             ("MTILE", "block % m_tiles"),
             ("NTILE", "block / m_tiles"),
             ("EXPERT", "outer"),
-            ("WHICH", "const t_u16 *a = dy, *b = units + start * n_extent; t_u16 *y = down;"),
+            ("WHICH", &which),
+            ("STORE", &store),
         ];
         self.weights_launch(arguments, &texts, [self.hidden, self.inner], 1, lists)
     }
@@ -127,4 +154,31 @@ impl Experts {
         let blocks = 2 * self.experts * self.inner.div_ceil(64);
         self.kernel("experts_sums", COLUMNS, arguments, &[], [blocks, SUMS.into()])
     }
+}
+
+/// The declarations of where gradients are written, and of what they are added to: of two, those of a block's.
+fn pointers(made: &Gradient, [name, other]: [&str; 2]) -> String {
+    let type_ = stored(made.dtype);
+    let which = |more: &str| match name == other {
+        true => format!("{name}{more}"),
+        false => format!("outer % 2 ? {other}{more} : {name}{more}"),
+    };
+    let mut text = format!("{type_} *y = {};", which(""));
+    if made.adds() {
+        text += &format!(" const {type_} *y_sum = {};", which("_sum"));
+    }
+    text
+}
+
+/// The statement that stores two neighbours.
+fn stored_pairs(made: &Gradient) -> String {
+    let f = made.dtype.name();
+    let (at, pair) = ("(expert * m_extent + line) * n_extent + n", "made[m][c] + 2 * r");
+    if !made.adds() {
+        return format!("t_store_{f}_2(y + {at}, {pair});");
+    }
+    format!(
+        "{{ const t_i64 at = {at}; float so_far[2]; t_load_{f}_2(y_sum + at, so_far); \
+         made[m][c][2 * r] += so_far[0]; made[m][c][2 * r + 1] += so_far[1]; t_store_{f}_2(y + at, {pair}); }}"
+    )
 }
