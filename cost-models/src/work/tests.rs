@@ -224,3 +224,53 @@ fn biases_of_experts_are_no_products() {
         assert_eq!(least(device, &op, &plain, &made), least(device, &op, &biased, &made));
     }
 }
+
+/// A gradient of weights that is added to a sum takes longer, whatever others do, and no longer than to convert it and to
+/// add it by operations of their own.
+#[test]
+fn gradients_of_experts_that_add_take_no_longer_than_sums_of_their_own() {
+    for name in ["h100-80g-8x", "a100-80g-8x", "gb200-8x", "cpu-2x"] {
+        let device = &named(name).expect("is shipped").device;
+        for [tokens, hidden, inner, experts, active] in
+            [[4096, 4096, 14336, 8, 2], [4096, 7168, 2048, 8, 8], [64, 1024, 512, 16, 1], [1, 64, 64, 4, 1]]
+        {
+            let of = |dtype: DType, shape: [u64; 3]| Type::new(dtype, shape);
+            let (rows, gates) =
+                (Type::new(DType::BF16, [tokens, hidden]), Type::new(DType::BF16, [tokens, experts]));
+            let weights = [[experts, inner, hidden], [experts, inner, hidden], [experts, hidden, inner]];
+            let weights = weights.map(|shape| of(DType::BF16, shape));
+            let price = |adds: &[usize]| {
+                let (activation, limit) = (planner_ir::Unary::Silu, None);
+                let op = Op::ExpertsGradient { activation, limit, active, adds: adds.to_vec() };
+                let wide =
+                    |it: &usize| of(DType::F32, weights[it - 2].shape.clone().try_into().expect("three"));
+                let given =
+                    [&[rows.clone(), gates.clone()][..], &weights, std::slice::from_ref(&rows)].concat();
+                let operands = [given, adds.iter().map(wide).collect()].concat();
+                let results = op.infer(&operands).expect("is one");
+                let (rows, whole) = (Rows::Together, &operands);
+                let taken =
+                    operation(device, &Work { op: &op, whole, operands: &operands, results: &results, rows });
+                assert!(least(device, &op, &operands, &results) <= taken);
+                taken.0
+            };
+            let alone = price(&[]);
+            let mut sum = alone;
+            for (result, type_) in (2..).zip(&weights) {
+                let more = price(&[result]) - alone;
+                let wide = Type { dtype: DType::F32, ..type_.clone() };
+                let one = |op: &Op, operands: &[Type]| {
+                    let (results, rows) = (std::slice::from_ref(&wide), Rows::Together);
+                    operation(device, &Work { op, whole: operands, operands, results, rows }).0
+                };
+                let apart = one(&Op::Cast(DType::F32), std::slice::from_ref(type_))
+                    + one(&Op::Binary(planner_ir::Binary::Add), &[wide.clone(), wide.clone()]);
+                assert!((0.0..apart).contains(&more), "{name}: {more} s more, {apart} s apart");
+                sum += more;
+            }
+            let all = price(&[2, 3, 4]);
+            assert!((all / sum - 1.0).abs() < 1e-12, "{name}: {all} s, each by itself {sum} s");
+            assert!(experts > 8 || all > alone, "{name}: {all} s as {alone} s");
+        }
+    }
+}

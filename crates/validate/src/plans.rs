@@ -158,9 +158,6 @@ as FSDP has on 96, the plan is for fewer, with as many examples on each.
 const FOUND: &str = "
 ## Where plans and measurements differ, and why
 
-- **Gradients of experts' weights are added by an operation of its own**, which reads 6 and writes 4 bytes of each
-  parameter in every micro-batch; frameworks have the product add to what is there (`pointwise` among the framework's
-  terms). Those of other weights are added by their products in plans too.
 - **Traffic of tensor parallelism is exposed forward in plans**, and mostly hidden in Megatron-Core
   (`tensor-parallel traffic`): backward our programs compute gradients of weights beside it.
 - **Products have their rate in steps**, `device.products.in_step` of machine files, 6.5 % below that of the same

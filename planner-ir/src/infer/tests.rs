@@ -73,6 +73,47 @@ fn gradients_have_the_types_of_what_they_are_gradients_of() {
     assert_eq!(infer(&weights, &[x, y]), w.to_string());
 }
 
+/// Gradients of weights of experts are added to sums in their elements, or in those in which they are accumulated.
+#[test]
+fn gradients_of_weights_of_experts_add_to_sums() {
+    let of = |dtype: DType, shape: &[u64]| Type::new(dtype, shape);
+    let [x, gates, into] = [&[4, 6][..], &[4, 3], &[3, 5, 6]].map(|shape| of(DType::BF16, shape));
+    let [down, bias] = [&[3, 6, 5][..], &[3, 5]].map(|shape| of(DType::BF16, shape));
+    let [wide, wide_down] = [&[3, 5, 6][..], &[3, 6, 5]].map(|shape| of(DType::F32, shape));
+    let [two, gated] = [&[&x, &gates, &into, &down, &x][..], &[&x, &gates, &into, &into, &down, &x]];
+    let biased = [&x, &gates, &into, &into, &down, &bias, &bias, &x];
+    let made = |adds: &str, given: &[&Type], sums: &[&Type]| {
+        let operands: Vec<Type> = given.iter().chain(sums).map(|&it| it.clone()).collect();
+        infer(&format!("experts_gradient activation=silu active=2 adds={adds}"), &operands)
+    };
+    let expected = "bf16[4,6] bf16[4,3] f32[3,5,6] bf16[3,6,5]";
+    assert_eq!(made("[2,3]", two, &[&wide, &down]), expected);
+    assert_eq!(made("[4]", gated, &[&wide_down]), "bf16[4,6] bf16[4,3] bf16[3,5,6] bf16[3,5,6] f32[3,6,5]");
+    let expected = "bf16[4,6] bf16[4,3] f32[3,5,6] f32[3,5,6] f32[3,6,5] bf16[3,5] bf16[3,5]";
+    assert_eq!(made("[2,3,4]", &biased, &[&wide, &wide, &wide_down]), expected);
+    // Of none but weights, each once.
+    let wrong = |adds: &str| format!("{adds} is added to, expected gradients of weights, in order");
+    let (narrow, rows) = (of(DType::F32, &[3, 5]), of(DType::F32, &[4, 6]));
+    for (adds, sums) in [
+        ("[0]", &[&rows][..]),
+        ("[1]", &[&gates]),
+        ("[5]", &[&narrow]),
+        ("[7]", &[&wide]),
+        ("[3, 2]", &[&wide, &wide]),
+        ("[2, 2]", &[&wide, &wide]),
+    ] {
+        assert_eq!(made(adds, &biased, sums), wrong(adds));
+    }
+    assert_eq!(
+        made("[2]", two, &[&wide_down]),
+        "operand 5 is f32[3,6,5], expected bf16[3,5,6] or f32[3,5,6]"
+    );
+    let other = of(DType::F16, &[3, 5, 6]);
+    assert_eq!(made("[2]", two, &[&other]), "operand 5 is f16[3,5,6], expected bf16[3,5,6] or f32[3,5,6]");
+    assert_eq!(made("[2]", &two[..4], &[]), "4 operands, expected 5, 6 or 8, and what is added to");
+    assert_eq!(made("[2,3,4,5,6]", &two[..3], &[]), "3 operands, expected 5, 6 or 8, and what is added to");
+}
+
 #[test]
 fn optimizers_keep_the_types_of_parameters_and_moments() {
     let (p, number) = (f32(&[4, 2]), f32(&[]));

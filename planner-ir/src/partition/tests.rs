@@ -87,6 +87,41 @@ fn results_that_a_summed_loop_indexes_are_pieces_and_owe_nothing() {
     }
 }
 
+/// What gradients of weights are added to is as the sums are: it owes what is left owed in each of them, which is not
+/// what is left in others.
+#[test]
+fn what_gradients_of_experts_are_added_to_is_as_the_sums_are() {
+    let mesh = Mesh::of_sizes(&[2, 3]);
+    let op = parse_op("experts_gradient activation=silu active=2 adds=[2,3]").unwrap();
+    let of = |shape: &[u64]| Type::new(DType::F32, shape);
+    let operands =
+        [&[12, 6][..], &[12, 6], &[6, 12, 6], &[6, 6, 12], &[12, 6], &[6, 12, 6], &[6, 6, 12]].map(of);
+    let loops = op.loops(&operands, &op.infer(&operands).unwrap());
+    assert_eq!(loops.added, [(5, 2), (6, 3)]);
+    assert_eq!(loops.linear, [[4, 5, 6]]);
+    for (text, expected) in [
+        ("[a,-,-,-]", ["[-,-,-] owes a", "[-,-,-] owes a"]),
+        ("[-,a,-,-]", ["[a,-,-]", "[a,-,-]"]),
+        ("[-,-,b,-]", ["[-,b,-]", "[-,-,b]"]),
+        ("[a,b,-,-]", ["[b,-,-] owes a", "[b,-,-] owes a"]),
+        ("[b,-,a,-]", ["[-,a,-] owes b", "[-,-,a] owes b"]),
+        ("[-,b,-,-] passes a", ["[b,-,-] owes a", "[b,-,-] owes a"]),
+        ("[a,b,-,-] routes *2.b", ["[b,-,-] owes a", "[b,-,-] owes a"]),
+        ("[-,a.b,-,-] routes a.b", ["[a.b,-,-]", "[a.b,-,-]"]),
+    ] {
+        let partition = parse_partition(&mesh, text).unwrap();
+        assert_eq!(partition.check(&mesh, &loops), Ok(()), "{text}");
+        let found = [5, 6].map(|it| partition.operand(&loops, it));
+        assert_eq!(found.each_ref().map(|it| it.display(&mesh).to_string()), expected, "{text}");
+        assert_eq!(found, [2, 3].map(|it| partition.result(&loops, it)), "{text}");
+    }
+    // In steps it would be added to each of several addends.
+    let partition = parse_partition(&mesh, "3 steps [b,(b+@t:3),-,-]").unwrap();
+    let alone = op.alone().loops(&operands[..5], &op.alone().infer(&operands[..5]).unwrap());
+    assert_eq!(partition.check(&mesh, &alone), Ok(()));
+    assert_eq!(partition.check(&mesh, &loops), Err(PartitionError::Sums));
+}
+
 /// Tokens are at rest where their rows are; what they use is where it is split.
 #[test]
 fn rows_are_routed_over_the_axes_that_split_their_parts() {

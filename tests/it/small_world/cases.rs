@@ -341,6 +341,30 @@ pub(super) fn product_gradients() -> Vec<Case> {
             ],
         ),
         case(
+            "experts_gradient activation=silu active=2 adds=[2,4]",
+            &[
+                Small(&[4, 4]),
+                Small(&[4, 2]),
+                Small(&[2, 2, 4]),
+                Small(&[2, 2, 4]),
+                Small(&[2, 4, 2]),
+                Small(&[4, 4]),
+                Small(&[2, 2, 4]),
+                Small(&[2, 4, 2]),
+            ],
+        ),
+        case(
+            "experts_gradient activation=gelu active=2 adds=[3]",
+            &[
+                Small(&[2, 2]),
+                Small(&[2, 2]),
+                Small(&[2, 2, 2]),
+                Small(&[2, 2, 2]),
+                Small(&[2, 2]),
+                Small(&[2, 2, 2]),
+            ],
+        ),
+        case(
             "experts_gradient activation=gelu active=4",
             &[Small(&[4, 2]), Small(&[4, 4]), Small(&[4, 4, 2]), Small(&[4, 2, 4]), Small(&[4, 2])],
         ),

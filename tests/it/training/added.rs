@@ -3,13 +3,14 @@
 
 use driver::pipeline::{Phases, Training};
 use plan::{Plan, Recompute};
-use planner_ir::Phase;
+use planner_ir::{Node, Op, Phase};
 use search::MachinePrices;
 
 use super::cases::{ADAMW, Case, gpt2, parted};
 use super::chosen::check_plan;
 use super::manners::{Manner, Preferring};
 use crate::corpus::machine;
+use crate::outside;
 
 /// The cheapest plan of this manner on two ranks, of two micro-batches.
 fn planned(case: &Case, manner: Manner) -> Plan {
@@ -44,4 +45,25 @@ fn products_add_where_what_is_at_rest_owes_what_they_owe() {
         assert_eq!([adds, apart], expected, "{manner:?}");
         case.check_training(&plan, ADAMW, 2).unwrap_or_else(|error| panic!("{manner:?}: {error}"));
     }
+}
+
+/// The gradients of experts' weights add as those of other products do, all that one operation makes.
+#[test]
+fn gradients_of_experts_add_to_sums() {
+    let case = Case::load(&outside::root().join("tests/models/training/mixtral/legacy.onnx"));
+    let case = case.stretched(4, 1);
+    for (manner, adds) in [(Manner::Data(0), true), (Manner::Data(1), true), (Manner::Data(2), false)] {
+        let plan = planned(&case, manner);
+        let of_experts = |it: &&Node| matches!(it.op, Op::ExpertsGradient { .. });
+        let found: Vec<Vec<usize>> = plan.graph.nodes.iter().filter(of_experts).map(results).collect();
+        assert!(!found.is_empty());
+        let expected: &[usize] = if adds { &[2, 3, 4] } else { &[] };
+        assert!(found.iter().all(|it| it == expected), "{manner:?}: {found:?}");
+        case.check_training(&plan, ADAMW, 2).unwrap_or_else(|error| panic!("{manner:?}: {error}"));
+    }
+}
+
+/// The results that an operation adds to something.
+fn results(node: &Node) -> Vec<usize> {
+    node.op.addends(node.operands.len()).into_iter().map(|it| it.1).collect()
 }

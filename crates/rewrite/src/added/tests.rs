@@ -10,6 +10,8 @@ use planner_ir::{
 use super::*;
 use crate::{Offer, Splits, Steps, space};
 
+mod experts; // gradients of weights of experts
+
 /// A step whose gradient is the sum of products of two inputs in these elements.
 struct Draft {
     graph: Graph,

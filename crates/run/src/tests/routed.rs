@@ -118,8 +118,12 @@ fn rows_go_to_their_experts() {
                     .collect();
                 let y = sketch.node(op, &values[..5], forward.clone());
                 let op = Op::ExpertsGradient { activation: Unary::Relu, limit: None, active, adds: vec![] };
-                let gradients = sketch.node(op, &values, partition(&mesh, text, 4));
-                for (place, &value) in y.iter().chain(&gradients).enumerate() {
+                let gradients = sketch.node(op.clone(), &values, partition(&mesh, text, 4));
+                // The same once more, added to those of two weights.
+                let op = op.adding(2, dtype).and_then(|op| op.adding(4, dtype)).unwrap();
+                let given = [&values[..], &[gradients[2], gradients[4]]].concat();
+                let sums = sketch.node(op, &given, partition(&mesh, text, 4));
+                for (place, &value) in y.iter().chain(&gradients).chain(&sums).enumerate() {
                     let dims = sketch.plan.layouts[value.0].dims.clone();
                     sketch.output(&format!("result{place}"), value, dims, &mut |_, _, _, _| None);
                 }

@@ -1,11 +1,12 @@
 //! Plans whose rows are routed, right and made wrong in one place.
 
-use planner_ir::{AxisId, Mesh, parse_graph, parse_layout, parse_partition};
+use planner_ir::{AxisId, Mesh, ValueId, parse_graph, parse_layout, parse_partition};
 
 use super::super::check;
 use crate::{Assignment, Copy, Plan, samples};
 
-/// Experts over two groups of so many devices that share experts, and their gradients.
+/// Experts over two groups of so many devices that share experts, their gradients, and those of weights added to
+/// them.
 fn routed(group: u64, [tokens, experts]: [u64; 2], routes: &str) -> Plan {
     let text = r#"graph "experts" {
   %0 = input "x" : f32[T,8]
@@ -15,6 +16,7 @@ fn routed(group: u64, [tokens, experts]: [u64; 2], routes: &str) -> Plan {
   %4 = input "dy" : f32[T,8]
   %5 = experts activation=silu active=2 %0 %1 %2 %3 : f32[T,8] # origin "experts"
   %6, %7, %8, %9 = experts_gradient activation=silu active=2 %0 %1 %2 %3 %4 : f32[T,8], f32[T,E], f32[E,4,8], f32[E,8,4] # origin "gradient"
+  %10, %11, %12, %13 = experts_gradient activation=silu active=2 adds=[2,3] %0 %1 %2 %3 %4 %8 %9 : f32[T,8], f32[T,E], f32[E,4,8], f32[E,8,4] # origin "sums"
   return "y" %5
 }
 "#;
@@ -40,16 +42,21 @@ fn routed(group: u64, [tokens, experts]: [u64; 2], routes: &str) -> Plan {
         "[a.*3.b,-]",
         "[b,-,-] owes a",
         "[b,-,-] owes a",
+        "[a.*3.b,-]",
+        "[a.*3.b,-]",
+        "[b,-,-] owes a",
+        "[b,-,-] owes a",
     ];
     plan.layouts = texts.iter().map(|text| parse_layout(&mesh, text).unwrap()).collect();
-    let assignments =
-        [(forward, 4), (gradient, 5)].into_iter().enumerate().map(|(node, (partition, count))| {
+    let assignments = [(forward, 4), (gradient.clone(), 5), (gradient, 7)].into_iter().enumerate().map(
+        |(node, (partition, count))| {
             let it = &plan.graph.nodes[node];
             let types = [&it.operands, &it.results].map(|values| plan.graph.types_of(values));
             let loops = it.op.loops(&types[0], &types[1]);
             let bytes = crate::bytes_of_steps(&mesh, &loops, (&types[0], &types[1]), &partition);
             Assignment::Computed { partition, operands: vec![Copy::Made; count], bytes, seconds: 0.0 }
-        });
+        },
+    );
     plan.assignments = assignments.collect();
     samples::with_memory(plan)
 }
@@ -62,11 +69,15 @@ fn rows_that_are_routed_are_checked() {
     let Assignment::Computed { bytes, .. } = &plan.assignments[0] else { unreachable!() };
     assert_eq!(bytes[..2], [4 * (6 * 8 * 4 * 4 / 5 + 1), 4 * 6 * 3 * 4]);
     type Change = fn(&mut Plan);
-    let changes: [(&str, Change); 6] = [
+    let changes: [(&str, Change); 9] = [
         ("operand-layout", |plan| plan.layouts[0] = parse_layout(&plan.mesh, "[a.b,-]").unwrap()),
         ("operand-layout", |plan| plan.layouts[1] = parse_layout(&plan.mesh, "[a,b]").unwrap()),
         ("result-layout", |plan| plan.layouts[5] = parse_layout(&plan.mesh, "[a,-]").unwrap()),
         ("result-owed", |plan| plan.layouts[6].owed.push(AxisId(1))),
+        ("result-owed", |plan| plan.layouts[12].owed.clear()),
+        // Weights, which owe nothing, would be added once for each group.
+        ("operand-owed", |plan| plan.graph.nodes[2].operands[5] = ValueId(2)),
+        ("operand-layout", |plan| plan.layouts[9] = parse_layout(&plan.mesh, "[-,-,b] owes a").unwrap()),
         ("bytes", |plan| {
             let Assignment::Computed { bytes, .. } = &mut plan.assignments[1] else { unreachable!() };
             bytes[0] *= 2;
