@@ -1,12 +1,16 @@
 //! Programs of training steps.
 
+use std::sync::Arc;
+
 use expect_test::expect;
 use plan::Plan;
-use planner_ir::{DType, Op, StateKind};
+use planner_ir::{DType, Op, StateKind, Type, parse_op};
 
 use super::regression::{OPTIMIZERS, Parallel, Regression, Sums};
 use super::{programs, two_layers};
-use crate::{Action, Block, Kind, Program, footprint, lower, memory, verify};
+use crate::{
+    Action, Block, Buffer, BufferId, Compute, Kind, Program, StorageId, footprint, lower, memory, verify,
+};
 
 /// A step whose parameters are much larger than all else.
 fn wide(parallel: Parallel) -> Regression {
@@ -229,4 +233,30 @@ fn products_add_where_gradients_are_and_over_nothing_else() {
             assert!(found.contains("is read, perhaps after it is written over"), "{parallel:?}: {found}");
         }
     }
+}
+
+/// Of several products of one operation each may be made over what it is added to, if that is of its type.
+#[test]
+fn sums_of_one_operation_lie_each_over_its_own_addend() {
+    let mut program = programs(&Regression::new(Parallel::Data, 2, 3).sketch()).remove(0);
+    let op = parse_op("experts_gradient activation=silu active=2 adds=[2,3,4]").unwrap();
+    let shapes = [&[5, 4][..], &[5, 2], &[2, 3, 4], &[2, 3, 4], &[2, 4, 3], &[5, 4]];
+    let given: Vec<Type> = shapes.iter().chain(&shapes[2..5]).map(|&it| Type::new(DType::F32, it)).collect();
+    let made = op.infer(&given).unwrap();
+    let mut blocks = |types: &[Type]| -> Vec<Block> {
+        let mut one = |type_: &Type| {
+            program.buffers.push(Buffer { storage: StorageId(0), type_: type_.clone() });
+            Block { buffer: BufferId(program.buffers.len() - 1), spans: vec![] }
+        };
+        types.iter().map(&mut one).collect()
+    };
+    let (operands, results) = (blocks(&given), blocks(&made));
+    let compute = Compute { op: Arc::new(op), name: "experts".into(), operands, results };
+    let over = |program: &Program| -> Vec<(usize, usize)> {
+        let pairs = (0..given.len()).flat_map(|operand| (0..made.len()).map(move |result| (operand, result)));
+        pairs.filter(|&(operand, result)| program.may_lie_over(&compute, operand, result)).collect()
+    };
+    assert_eq!(over(&program), [(6, 2), (7, 3), (8, 4)]);
+    program.buffers[compute.operands[7].buffer.0].type_.dtype = DType::BF16;
+    assert_eq!(over(&program), [(6, 2), (8, 4)]);
 }

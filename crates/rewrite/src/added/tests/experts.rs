@@ -16,6 +16,7 @@ fn step(dtype: &str) -> Graph {
   %5 = input "first" : {dtype}[2,6]
   %6 = input "second" : {dtype}[2,6]
   %7 = input "dy" : {dtype}[8,4]
+  return "x" %0
 }}
 "#
     );
