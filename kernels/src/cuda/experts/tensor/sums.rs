@@ -57,17 +57,17 @@ impl Experts {
     ) -> Vec<Launch> {
         let up = ("above", above, "up", &made[2]);
         if !self.gated {
-            return vec![self.into_units(&[up], lists)];
+            return vec![self.one_launch(&[up], lists)];
         }
         let gate = ("beside", beside, "gate", &made[3]);
         match up.3.is_as(gate.3) {
-            true => vec![self.into_units(&[up, gate], lists)],
-            false => [up, gate].map(|it| self.into_units(&[it], lists)).to_vec(),
+            true => vec![self.one_launch(&[up, gate], lists)],
+            false => [up, gate].map(|it| self.one_launch(&[it], lists)).to_vec(),
         }
     }
 
     /// The gradients of one weight or of two, each of rows of its own with x.
-    fn into_units(&self, all: &[(&str, Argument, &str, &Gradient)], lists: &Lists) -> Launch {
+    fn one_launch(&self, all: &[(&str, Argument, &str, &Gradient)], lists: &Lists) -> Launch {
         let mut arguments = Arguments::default();
         for (rows, place, ..) in all {
             self.narrow(rows, "const ", *place, &mut arguments);
