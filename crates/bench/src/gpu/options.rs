@@ -117,3 +117,6 @@ impl OnGpu {
         format!("shardloom {}", self.arguments().join(" "))
     }
 }
+
+#[cfg(test)]
+mod tests;

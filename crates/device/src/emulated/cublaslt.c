@@ -1,5 +1,6 @@
 /* Matrix products on a GPU that is not there, for tests: descriptions as the library has them, plain
-   loops. Some of the algorithms that it offers do not run, and some use their workspace. */
+   loops. Some of the algorithms that it offers do not run, and some use their workspace. `DRIVER` is the
+   file of the driver: there may be two in a process. */
 
 #define _GNU_SOURCE
 #include <dlfcn.h>
@@ -17,6 +18,9 @@ typedef struct { u64 workspace; unsigned aligned[4]; } wish;
 typedef struct { u64 data[8]; } algorithm;
 typedef struct { algorithm algorithm; size_t workspace; int state; float waves; int reserved[4]; } offer;
 typedef struct { operation op; layout a, b, d; const void *x, *y, *z; void *to, *workspace; size_t used; double alpha, beta; } job;
+
+/* A function of the driver that is beside this library. */
+static void *of_driver(const char *name) { return dlsym(dlopen(DRIVER, RTLD_LAZY | RTLD_NOLOAD), name); }
 
 static const char *why = "fine";
 static int refused(int code, const char *text) { why = text; return code; }
@@ -131,8 +135,8 @@ static void computed(void *given) {
 /* What a product takes on a GPU whose speed has been planted: in tiles of 128 by 128, 256 by 128 and smaller,
    a wave at a time, sums in one, two or four parts; the best of them. */
 static int taken(void *stream, const operation *op, const layout *a, const layout *b, const layout *d, double slower, double kept) {
-    double (*speed)(const char *) = dlsym(RTLD_DEFAULT, "emulated_speed");
-    int (*takes)(void *, double, double, double) = dlsym(RTLD_DEFAULT, "emulated_takes");
+    double (*speed)(const char *) = of_driver("emulated_speed");
+    int (*takes)(void *, double, double, double) = of_driver("emulated_takes");
     static const int tiles[][2] = {{256, 128}, {128, 256}, {128, 128}, {128, 64}, {64, 128}, {64, 64}};
     /* By columns: what a product by rows has as its rows is here the columns of the second operand. */
     double m = (double)d->columns, n = (double)d->rows, k = (double)(op->turned[0] ? a->rows : a->columns), batch = d->count;
@@ -159,8 +163,8 @@ static size_t spanned(const layout *it) {
 }
 
 int cublasLtMatmul(void *library, operation *op, const void *alpha, const void *x, layout *a, const void *y, layout *b, const void *beta, const void *z, layout *c, void *to, layout *d, const algorithm *how, void *workspace, size_t room, void *stream) {
-    int (*issue)(void *, void (*)(void *), const void *, int) = dlsym(RTLD_DEFAULT, "emulated_issue");
-    int (*touched)(u64, size_t, const char *) = dlsym(RTLD_DEFAULT, "emulated_touched");
+    int (*issue)(void *, void (*)(void *), const void *, int) = of_driver("emulated_issue");
+    int (*touched)(u64, size_t, const char *) = of_driver("emulated_touched");
     if (!library || !issue || c != d || !fits(op, a, b, d)) return refused(INVALID, "a product that was not described");
     if (how->data[0] != ALGORITHM) return refused(INVALID, "no algorithm");
     if (how->data[1] == 1) return refused(UNSUPPORTED, "this algorithm does not run here");
@@ -177,7 +181,7 @@ int cublasLtMatmul(void *library, operation *op, const void *alpha, const void *
     if (touched((u64)z, spanned(d), "a product")) return refused(INVALID, "a matrix is no memory of the device");
     u64 from = (u64)z, end = from + spanned(d), place = (u64)to;
     if (z != to && from < place + spanned(d) && place < end) return refused(INVALID, "a sum is made over a part of what it is added to");
-    double (*speed)(const char *) = dlsym(RTLD_DEFAULT, "emulated_speed");
+    double (*speed)(const char *) = of_driver("emulated_speed");
     /* Of algorithms that run, that which needs room is slower. */
     if (speed && speed("planted") > 0) return taken(stream, op, a, b, d, how->data[1] ? 1.2 : 1, kept) ? refused(14, "the driver failed") : FINE;
     job it = {*op, *a, *b, *d, x, y, z, to, workspace, how->data[2], one, kept};

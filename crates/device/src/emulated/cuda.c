@@ -10,8 +10,9 @@
 
    Where a file says how fast it is (`planted.h`), nothing is computed: a clock goes on by what that says.
 
-   `DEVICE` and `HOST` are the files of the primitives, `HOST_MAIN` the one that runs blocks, `FOLDER`
-   where compiled kernels are kept. */
+   `DEVICE` and `HOST` are the files of the primitives, `HOST_MAIN` the one that runs blocks, `COMPILED`
+   where compiled kernels are kept, and `FOLDER` where this driver has copies of them: there may be two
+   drivers in a process, and what a library has of variables is once for each file. */
 
 #define _GNU_SOURCE
 #include <dlfcn.h>
@@ -445,10 +446,11 @@ static int loaded(module **to, const char *image) {
     const char *parts[] = {BEFORE, host, BETWEEN, image + prefix, main_, AFTER};
     u64 hash[2] = {0xcbf29ce484222325u, 0x9ae16a3b2f90404fu};
     for (int at = 0; at < 6; at++) { hash[0] = hashed(parts[at], hash[0]); hash[1] = hashed(parts[at], hash[1]); }
-    char path[512], other[600], command[2048];
+    char path[512], kept[512], other[600], command[2048];
     snprintf(path, sizeof path, FOLDER "/%016llx%016llx.so", (unsigned long long)hash[0], (unsigned long long)hash[1]);
-    if (access(path, R_OK)) {
-        snprintf(other, sizeof other, "%s.%d", path, (int)getpid());
+    snprintf(kept, sizeof kept, COMPILED "/%016llx%016llx.so", (unsigned long long)hash[0], (unsigned long long)hash[1]);
+    snprintf(other, sizeof other, "%s.%d", path, (int)getpid());
+    if (access(kept, R_OK)) {
         char source[620];
         snprintf(source, sizeof source, "%s.c", other);
         FILE *file = fopen(source, "wb");
@@ -458,7 +460,11 @@ static int loaded(module **to, const char *image) {
         snprintf(command, sizeof command, "cc -O1 -std=gnu11 -fwrapv -fno-strict-aliasing -w -fPIC -shared -Wl,-Bsymbolic -o '%s' '%s' -lm", other, source);
         if (system(command)) return fail(INVALID, "%s does not compile", source);
         unlink(source);
-        if (rename(other, path)) return fail(INVALID, "%s cannot be renamed", other);
+        if (rename(other, kept)) return fail(INVALID, "%s cannot be renamed", other);
+    }
+    if (access(path, R_OK)) {
+        snprintf(command, sizeof command, "cp '%s' '%s'", kept, other);
+        if (system(command) || rename(other, path)) return fail(INVALID, "%s cannot be copied", kept);
     }
     module *it = calloc(1, sizeof *it);
     it->kind = MODULE;

@@ -13,7 +13,7 @@
    the formulas of `cost-models/src/collective.rs`, written again, with the planted numbers.
 
    `EMULATED_NCCL` has words: `old` is an old version, `never` never connects, `stuck` never ends when it is
-   made invalid. */
+   made invalid. `DRIVER` is the file of the driver whose memory and streams these are. */
 
 #define _GNU_SOURCE
 #include <dlfcn.h>
@@ -313,7 +313,7 @@ static int wrong(int code, const char *why, ...) {
     return code;
 }
 static u64 drawn(void) { state = state * 6364136223846793005u + 1442695040888963407u; return state >> 33; }
-static void *taken(const char *name) { return dlsym(RTLD_DEFAULT, name); }
+static void *taken(const char *name) { return dlsym(dlopen(DRIVER, RTLD_LAZY | RTLD_NOLOAD), name); }
 
 int ncclGetVersion(int *to) { *to = is("old") ? 21602 : 23007; return FINE; }
 const char *ncclGetErrorString(int status) { return status == REMOTE ? "remote process exited or there was a network error" : status == USAGE ? "invalid usage" : "an error"; }

@@ -97,8 +97,15 @@ fn flat_prices(search: &Search<'_>) -> Vec<f64> {
     prices
 }
 
-/// In which windows bytes are held, or none for what is resident, and how many of each choice.
-type Bytes<'a> = (Option<Range<usize>>, &'a [u64]);
+/// What a node holds.
+struct Bytes<'a> {
+    /// In which windows, or none for what is resident.
+    windows: Option<Range<usize>>,
+    /// How much with each choice (bytes).
+    of: &'a [u64],
+    /// How much with any of them (bytes).
+    least: u64,
+}
 
 /// A walk over the assignments, the last eliminated node first.
 struct Walk<'a> {
@@ -120,14 +127,18 @@ struct Walk<'a> {
 impl<'a> Walk<'a> {
     fn new(pruned: &'a Pruned, reduced: &'a Reduced<'a>, capacity: u64) -> Self {
         let problem = &pruned.problem;
-        let bytes = |held: &Held| problem.bytes[held.bytes].as_slice();
-        let least = |held: &Held| bytes(held).iter().copied().min().unwrap_or(0);
-        let mut of_node = vec![Vec::new(); problem.times.len()];
+        let least = |held: &Held| problem.bytes[held.bytes].iter().copied().min().unwrap_or(0);
+        let bytes = |held: &Held, windows: Option<Range<usize>>| Bytes {
+            windows,
+            of: &problem.bytes[held.bytes],
+            least: least(held),
+        };
+        let mut of_node: Vec<Vec<Bytes<'_>>> = problem.times.iter().map(|_| vec![]).collect();
         for held in &problem.resident {
-            of_node[held.node].push((None, bytes(held)));
+            of_node[held.node].push(bytes(held, None));
         }
         for live in &problem.live {
-            of_node[live.held.node].push((Some(live.windows()), bytes(&live.held)));
+            of_node[live.held.node].push(bytes(&live.held, Some(live.windows())));
         }
         let mut live = problem.summed(|live| least(&live.held));
         live.resize(problem.windows.len().max(1), 0);
@@ -162,11 +173,14 @@ impl<'a> Walk<'a> {
         };
         self.left = left;
         let least = sums.iter().fold(f64::INFINITY, |a, &b| a.min(b));
-        let mut order: Vec<usize> = (0..sums.len()).collect();
+        let with = |choice: usize| cost + (sums[choice] - least);
+        // Few are below the limit: those alone are put in order.
+        let mut order: Vec<usize> = (0..sums.len()).filter(|&it| !self.is_over(with(it))).collect();
         order.sort_by(|&a, &b| sums[a].total_cmp(&sums[b]));
         for choice in order {
-            let with = cost + (sums[choice] - least);
-            if with >= self.limit {
+            let with = with(choice);
+            // The limit falls with what is found.
+            if self.is_over(with) {
                 break;
             }
             self.choices[node] = choice;
@@ -180,11 +194,16 @@ impl<'a> Walk<'a> {
         true
     }
 
+    /// Whether what costs so much at least can bring nothing better.
+    fn is_over(&self, cost: f64) -> bool {
+        cost >= self.limit
+    }
+
     /// Adds or takes off what a node holds beyond the least that it can.
     fn shift(&mut self, node: usize, choice: usize, shift: fn(u64, u64) -> u64) {
-        for (window, bytes) in &self.held[node] {
-            let beyond = bytes[choice] - bytes.iter().copied().min().unwrap_or(0);
-            match window {
+        for held in &self.held[node] {
+            let beyond = held.of[choice] - held.least;
+            match &held.windows {
                 Some(windows) => {
                     self.live[windows.clone()].iter_mut().for_each(|live| *live = shift(*live, beyond));
                 }

@@ -5,7 +5,7 @@ mod sanitizer; // what compute-sanitizer says
 use std::path::Path;
 
 use bench::Benchmark;
-use clap::Parser as _;
+use clap::{CommandFactory as _, Parser as _};
 use files::folder::Folder;
 use serde_json::Value;
 
@@ -30,8 +30,12 @@ pub(super) fn ledger_of(path: &Path) -> Vec<Value> {
 /// Programs that are nowhere.
 const WITHOUT: [&str; 4] = ["--python", "no-python", "--sanitizer", "no-sanitizer"];
 
-#[test]
-fn every_part_is_measured_and_kept_in_the_ledger() {
+/// What two tests measure, each on a GPU of its own: together all parts.
+const PARTS: [&str; 2] = ["equal", "rates,ranks,steps,decode,sanitizer"];
+
+/// The lines of a ledger that keeps what is measured of some parts, which say what all lines say, and what is
+/// printed.
+fn measured(parts: &str) -> (Vec<Value>, String) {
     let folder = Folder::new("on-gpu", None).unwrap();
     let (ledger, models) = (folder.path.join("gpu.jsonl"), folder.path.join("models"));
     let all = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../tests/models");
@@ -45,7 +49,7 @@ fn every_part_is_measured_and_kept_in_the_ledger() {
     let gpu = emulated();
     let [libraries, cache, ledger_name, models] =
         [&gpu.libraries, &gpu.cache, &ledger, &models].map(|it| it.display().to_string());
-    let on = ["bench", "gpu", "--quick", "--libraries", &libraries, "--cache", &cache];
+    let on = ["bench", "gpu", "--quick", "--only", parts, "--libraries", &libraries, "--cache", &cache];
     let on = [&on[..], &WITHOUT].concat();
     let (code, _, err) = shardloom(&on);
     assert_eq!(code, 1, "{err}");
@@ -54,6 +58,49 @@ fn every_part_is_measured_and_kept_in_the_ledger() {
     let (code, out, err) = shardloom(&[&on[..], &files].concat());
     assert_eq!((code, err.as_str()), (0, ""), "{out}");
     let lines = ledger_of(&ledger);
+    for line in &lines {
+        let left_out = line["figures"]["left_out"].as_str().unwrap_or_default();
+        let missing =
+            ["PyTorch", "compute-sanitizer"].iter().any(|it| line["what"].as_str().unwrap().contains(it));
+        assert_eq!(missing, left_out.contains("be started"), "{line}");
+        assert!(missing || left_out.is_empty(), "{line}");
+        assert!(line["verdict"].is_null() || line["verdict"] == "right", "{line}");
+        assert!(!line["beside"].as_str().unwrap().is_empty(), "{line}");
+        let command = line["command"].as_str().unwrap();
+        let expected = format!("shardloom bench gpu --quick --only {parts} --like h100-80g");
+        assert!(command.starts_with(&expected), "{command}");
+        assert_eq!((&line["driver"], &line["gpu"]), (&Value::from("unknown"), &Value::from("emulated GPU")));
+        assert!(line["nvrtc"].as_str().unwrap().contains('.') && line["commit"].is_string(), "{line}");
+        assert_eq!(line["prices"], "h100-80g");
+    }
+    (lines, out)
+}
+
+/// How many lines of a part are right.
+fn right(lines: &[Value], part: &str) -> usize {
+    let of = lines.iter().filter(|it| it["part"].as_str().unwrap().contains(part));
+    of.filter(|it| it["verdict"] == "right").count()
+}
+
+/// Every part that there is, is measured by one of two tests.
+#[test]
+fn two_tests_measure_every_part() {
+    let program = Arguments::command();
+    let gpu = program.find_subcommand("bench").and_then(|it| it.find_subcommand("gpu")).unwrap();
+    let only = gpu.get_arguments().find(|it| it.get_id() == "only").unwrap().get_possible_values();
+    let all: Vec<&str> = only.iter().map(|it| it.get_name()).collect();
+    assert_eq!(PARTS.join(",").split(',').collect::<Vec<_>>(), all);
+}
+
+#[test]
+fn every_kernel_is_compared_and_kept_in_the_ledger() {
+    let (lines, out) = measured(PARTS[0]);
+    assert!(right(&lines, "kernels") > 300, "{}: {out}", right(&lines, "kernels"));
+}
+
+#[test]
+fn every_part_is_measured_and_kept_in_the_ledger() {
+    let (lines, out) = measured(PARTS[1]);
     let named = |part: &str| lines.iter().filter(|it| it["what"].as_str().unwrap().contains(part)).count();
     for (part, least) in [
         ("causal attention of bf16", 2),
@@ -76,26 +123,7 @@ fn every_part_is_measured_and_kept_in_the_ledger() {
     ] {
         assert!(named(part) >= least, "{part}: {} in {out}", named(part));
     }
-    for line in &lines {
-        let left_out = line["figures"]["left_out"].as_str().unwrap_or_default();
-        let missing =
-            ["PyTorch", "compute-sanitizer"].iter().any(|it| line["what"].as_str().unwrap().contains(it));
-        assert_eq!(missing, left_out.contains("be started"), "{line}");
-        assert!(missing || left_out.is_empty(), "{line}");
-        assert!(line["verdict"].is_null() || line["verdict"] == "right", "{line}");
-        assert!(!line["beside"].as_str().unwrap().is_empty(), "{line}");
-        let command = line["command"].as_str().unwrap();
-        assert!(command.starts_with("shardloom bench gpu --quick --like h100-80g"), "{command}");
-        assert_eq!((&line["driver"], &line["gpu"]), (&Value::from("unknown"), &Value::from("emulated GPU")));
-        assert!(line["nvrtc"].as_str().unwrap().contains('.') && line["commit"].is_string(), "{line}");
-        assert_eq!(line["prices"], "h100-80g");
-    }
-    let right = |part: &str| {
-        let of = lines.iter().filter(|it| it["part"].as_str().unwrap().contains(part));
-        of.filter(|it| it["verdict"] == "right").count()
-    };
-    assert!(right("kernels") > 300, "{}", right("kernels"));
-    assert_eq!(right("ranks"), 3 * 5 + 2 + 8);
+    assert_eq!(right(&lines, "ranks"), 3 * 5 + 2 + 8);
     assert!(lines.iter().any(|it| it["figures"]["by_prices/took"].as_f64().is_some_and(|it| it > 0.0)));
     // What is meant to be is said, and not judged by figures that mean nothing.
     let goals: Vec<&Value> = lines.iter().flat_map(|it| it["goals"].as_array().unwrap()).collect();
