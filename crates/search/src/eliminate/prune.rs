@@ -126,90 +126,109 @@ const ROUNDING: f64 = 1e-9;
 
 /// Drops needless choices of one node, but for one.
 fn drop_needless(problem: &Problem, node: usize, uses: &Uses, choices: &mut [Vec<usize>]) {
-    let edges: Vec<Own<'_>> = uses.edges.iter().map(|&edge| own(problem, node, edge)).collect();
-    let favourites: Vec<Vec<usize>> = edges
-        .iter()
-        .map(|edge| {
-            let favourite = |&choice: &usize| edge.favourite(choice, &choices[edge.neighbour]);
-            choices[node].iter().map(favourite).collect()
-        })
-        .collect();
-    let all = choices[node].clone();
+    let all = &choices[node];
+    let edges: Vec<Own> = uses.edges.iter().map(|&edge| Own::of(problem, node, edge, choices)).collect();
+    let times: Vec<f64> = all.iter().map(|&choice| problem.times[node][choice]).collect();
+    let held = |&choice: &usize| uses.bytes.iter().map(move |&at| problem.bytes[at][choice]);
+    let bytes: Vec<Vec<u64>> = all.iter().map(|choice| held(choice).collect()).collect();
+    let favourites: Vec<Vec<usize>> =
+        edges.iter().map(|edge| (0..all.len()).map(|choice| edge.favourite(choice)).collect()).collect();
     // The time of a choice with the favourite neighbours of each: one is not dominated by another whose is more,
     // by more than rounding.
-    let mut alone = vec![f64::INFINITY; problem.times[node].len()];
-    for (index, &choice) in all.iter().enumerate() {
-        let at_favourites = edges.iter().zip(&favourites).map(|(edge, best)| edge.at(choice, best[index]));
-        alone[choice] = problem.times[node][choice] + at_favourites.sum::<f64>();
-    }
-    for (index, &choice) in all.iter().enumerate().rev() {
-        if choices[node].len() == 1 {
+    let alone = |choice: usize| {
+        let at_favourites =
+            edges.iter().zip(&favourites).map(|(edge, best)| edge.of_choice(choice)[best[choice]]);
+        times[choice] + at_favourites.sum::<f64>()
+    };
+    let alone: Vec<f64> = (0..all.len()).map(alone).collect();
+    // What dominates others is most often among the fastest.
+    let mut fastest: Vec<usize> = (0..all.len()).collect();
+    fastest.sort_by(|&a, &b| alone[a].total_cmp(&alone[b]));
+    let (mut is_left, mut left) = (vec![true; all.len()], all.len());
+    for choice in (0..all.len()).rev() {
+        if left == 1 {
             break;
         }
         let most = alone[choice] + ROUNDING * alone[choice].abs();
-        let gained = |by: usize| difference(problem.times[node][by], problem.times[node][choice]);
-        let takes_more =
-            |by: usize| uses.bytes.iter().any(|&at| problem.bytes[at][by] > problem.bytes[at][choice]);
+        let gained = |by: usize| difference(times[by], times[choice]);
+        let takes_more = |by: usize| bytes[by].iter().zip(&bytes[choice]).any(|(by, own)| by > own);
         // What the favourite neighbours of `choice` lose is a bound on the whole sum, and decides
         // nearly always.
         let loses = |by: usize| {
             let at_favourites = edges.iter().zip(&favourites);
-            let lost = at_favourites.map(|(edge, best)| edge.lost(choice, by, best[index]));
+            let lost = at_favourites.map(|(edge, best)| {
+                let best = best[choice];
+                lost(edge.of_choice(choice)[best], edge.of_choice(by)[best])
+            });
             gained(by) + lost.sum::<f64>() > 0.0
         };
         let dominated = |by: usize| {
-            let most = edges.iter().map(|edge| edge.most_lost(choice, by, &choices[edge.neighbour]));
+            let most = edges.iter().map(|edge| edge.most_lost(choice, by));
             gained(by) + most.sum::<f64>() <= 0.0
         };
-        let needless = problem.times[node][choice].is_infinite()
-            || choices[node].iter().any(|&by| {
-                by != choice && alone[by] <= most && !takes_more(by) && !loses(by) && dominated(by)
-            });
+        let mut faster = fastest.iter().copied().take_while(|&by| alone[by] <= most);
+        let needless = times[choice].is_infinite()
+            || faster.any(|by| by != choice && is_left[by] && !takes_more(by) && !loses(by) && dominated(by));
         if needless {
-            choices[node].retain(|&other| other != choice);
+            is_left[choice] = false;
+            left -= 1;
         }
     }
+    let mut is_left = is_left.into_iter();
+    choices[node].retain(|_| is_left.next().unwrap_or(true));
 }
 
-/// An edge as seen from one of its ends.
-struct Own<'a> {
-    neighbour: usize,
-    table: &'a Table,
-    /// Distance in the table between own choices, and between those of the neighbour.
-    strides: (usize, usize),
+/// An edge as seen from one of its ends: the times of the choices that are left, those of a choice of this end
+/// one after another.
+struct Own {
+    /// How many choices the neighbour has left.
+    width: usize,
+    times: Vec<f64>,
 }
 
-fn own(problem: &Problem, node: usize, edge: usize) -> Own<'_> {
-    let edge = problem.edges[edge];
-    let table = &problem.tables[edge.table];
-    if edge.from == node {
-        Own { neighbour: edge.to, table, strides: (table.columns, 1) }
-    } else {
-        Own { neighbour: edge.from, table, strides: (1, table.columns) }
+impl Own {
+    fn of(problem: &Problem, node: usize, edge: usize, choices: &[Vec<usize>]) -> Self {
+        let edge = problem.edges[edge];
+        let table = &problem.tables[edge.table];
+        let (own, others) = (&choices[node], &choices[edge.other(node)]);
+        let mut times = Vec::with_capacity(own.len() * others.len());
+        for &choice in own {
+            if edge.from == node {
+                let row = &table.entries[choice * table.columns..][..table.columns];
+                times.extend(others.iter().map(|&other| row[other]));
+            } else {
+                times.extend(others.iter().map(|&other| table.at(other, choice)));
+            }
+        }
+        Self { width: others.len(), times }
+    }
+
+    /// The times of a choice, by the choices of the neighbour.
+    fn of_choice(&self, choice: usize) -> &[f64] {
+        &self.times[choice * self.width..][..self.width]
+    }
+
+    /// The choice of the neighbour that suits a choice best, the first of several.
+    fn favourite(&self, choice: usize) -> usize {
+        let (mut best, mut least) = (0, f64::INFINITY);
+        for (other, &time) in self.of_choice(choice).iter().enumerate() {
+            if time < least {
+                (best, least) = (other, time);
+            }
+        }
+        best
+    }
+
+    /// What is lost at most by replacing `choice`, over the choices of the neighbour.
+    fn most_lost(&self, choice: usize, by: usize) -> f64 {
+        let times = self.of_choice(choice).iter().zip(self.of_choice(by));
+        times.fold(f64::NEG_INFINITY, |most, (&own, &by)| most.max(lost(own, by)))
     }
 }
 
-impl Own<'_> {
-    fn at(&self, own: usize, other: usize) -> f64 {
-        self.table.entries[own * self.strides.0 + other * self.strides.1]
-    }
-
-    /// The choice of the neighbour that suits a choice best.
-    fn favourite(&self, choice: usize, others: &[usize]) -> usize {
-        let by_time = |a: &&usize, b: &&usize| self.at(choice, **a).total_cmp(&self.at(choice, **b));
-        others.iter().min_by(by_time).copied().unwrap_or(0)
-    }
-
-    /// What is lost at one choice of the neighbour by replacing `choice`. Not +∞, so that it can
-    /// be added to −∞.
-    fn lost(&self, choice: usize, by: usize, other: usize) -> f64 {
-        difference(self.at(by, other), self.at(choice, other)).min(f64::MAX)
-    }
-
-    fn most_lost(&self, choice: usize, by: usize, others: &[usize]) -> f64 {
-        let lost = others.iter().map(|&other| self.lost(choice, by, other));
-        lost.fold(f64::NEG_INFINITY, f64::max)
-    }
+/// What is lost by taking a time instead of one's own. Not +∞, so that it can be added to −∞.
+fn lost(own: f64, by: f64) -> f64 {
+    difference(by, own).min(f64::MAX)
 }
 
 /// `a − b`, where nothing is worse than what is forbidden already.

@@ -82,8 +82,14 @@ fn all_end_when_a_rank_is_killed_that_makes_tokens() {
     assert!(last.contains("program 0  step "), "{last}");
 }
 
+/// Both are mostly waiting: one test that waits for both leaves a processor to others.
 #[test]
-fn a_rank_that_gives_no_sign_of_life_is_lost() {
+fn ranks_that_give_no_sign_of_life_or_do_not_go_on_are_named() {
+    thread::scope(|scope| [is_lost, does_not_go_on].map(|it| scope.spawn(it)).map(|it| it.join().unwrap()));
+}
+
+/// A rank that gives no sign of life is lost.
+fn is_lost() {
     let (folder, rank) = (Folder::new("stopped"), some(4));
     let mut arguments = folder.training(plan(true), "hit", "100000");
     arguments.extend(["--lost-after", "4"].map(str::to_owned));
@@ -94,8 +100,8 @@ fn a_rank_that_gives_no_sign_of_life_is_lost() {
     assert!(line.contains("has given no sign of life for 4 s"), "{line}");
 }
 
-#[test]
-fn a_rank_that_lives_and_does_not_go_on_is_named() {
+/// A rank that lives and does not go on is named.
+fn does_not_go_on() {
     let folder = Folder::new("hangs");
     let mut arguments = folder.training(plan(false), "hit", "2");
     // The first rank writes its log to a pipe that nobody reads.

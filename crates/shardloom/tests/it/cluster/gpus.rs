@@ -7,6 +7,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Output};
 use std::sync::OnceLock;
+use std::thread;
 
 use lower::{Action, Way};
 use reshard::Strategy;
@@ -200,12 +201,16 @@ fn refused(code: i32, libraries: &Path, environment: &[(&str, &str)]) -> String 
 #[test]
 fn what_ranks_with_gpus_lack_is_one_message() {
     let two = ("EMULATED_GPUS", "2");
-    let said = refused(2, &libraries(), &[("EMULATED_NCCL", "old"), two]);
-    assert!(said.contains("libnccl.so.2 is version 2.16.2, expected 2.18.0 or newer"), "{said}");
-    let said = refused(6, &libraries(), &[("EMULATED_NCCL", "never"), two]);
-    assert!(said.contains("have not been connected by NCCL 2.30.7 in 3 s"), "{said}");
-    let said = refused(2, &libraries(), &[("EMULATED_GPUS", "1")]);
-    assert!(said.contains("ranks 0 and 1 have the same GPU (emulated GPU)"), "{said}");
+    // Ranks that are never connected are mostly waited for.
+    let [never, old, one] = thread::scope(|scope| {
+        let never = scope.spawn(|| refused(6, &libraries(), &[("EMULATED_NCCL", "never"), two]));
+        let old = refused(2, &libraries(), &[("EMULATED_NCCL", "old"), two]);
+        let one = refused(2, &libraries(), &[("EMULATED_GPUS", "1")]);
+        [never.join().unwrap(), old, one]
+    });
+    assert!(old.contains("libnccl.so.2 is version 2.16.2, expected 2.18.0 or newer"), "{old}");
+    assert!(never.contains("have not been connected by NCCL 2.30.7 in 3 s"), "{never}");
+    assert!(one.contains("ranks 0 and 1 have the same GPU (emulated GPU)"), "{one}");
 
     let without = Folder::new("gpus-without");
     for name in ["libcuda.so.1", "libnvrtc.so.13", "libcublasLt.so.13"] {
