@@ -25,6 +25,8 @@ static void plant(void) {
     if (said) snprintf(path, sizeof path, "%s", said); else snprintf(path, sizeof path, FOLDER "/speeds.%d", (int)getpid());
     FILE *file = fopen(path, "rb");
     planted = file != 0;
+    /* What is measured is the same whatever was drawn before, for others. */
+    if (planted) state = 0x1234567;
     speed_count = 0;
     busy = 0;
     while (file && fgets(line, sizeof line, file) && speed_count < 64) {

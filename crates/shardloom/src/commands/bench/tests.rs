@@ -36,7 +36,7 @@ const PARTS: [&str; 2] = ["equal", "rates,ranks,steps,decode,sanitizer"];
 /// The lines of a ledger that keeps what is measured of some parts, which say what all lines say, and what is
 /// printed.
 fn measured(parts: &str) -> (Vec<Value>, String) {
-    let folder = Folder::new("on-gpu", None).unwrap();
+    let folder = Folder::new(&format!("on-gpu-{}", parts.len()), None).unwrap();
     let (ledger, models) = (folder.path.join("gpu.jsonl"), folder.path.join("models"));
     let all = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../tests/models");
     // One has sizes for its dimensions, the other takes them from its inputs.
@@ -82,6 +82,14 @@ fn right(lines: &[Value], part: &str) -> usize {
     of.filter(|it| it["verdict"] == "right").count()
 }
 
+/// At least so many lines are of what has these names.
+fn expect_named(lines: &[Value], names: &[(&str, usize)], out: &str) {
+    for &(part, least) in names {
+        let named = lines.iter().filter(|it| it["what"].as_str().unwrap().contains(part)).count();
+        assert!(named >= least, "{part}: {named} in {out}");
+    }
+}
+
 /// Every part that there is, is measured by one of two tests.
 #[test]
 fn two_tests_measure_every_part() {
@@ -95,19 +103,23 @@ fn two_tests_measure_every_part() {
 #[test]
 fn every_kernel_is_compared_and_kept_in_the_ledger() {
     let (lines, out) = measured(PARTS[0]);
+    let all = [
+        ("causal attention of bf16", 2),
+        ("layer norm of 48 x 320, of f32", 2),
+        ("product of f16", 1),
+        ("fused, of", 3),
+    ];
+    expect_named(&lines, &all, &out);
     assert!(right(&lines, "kernels") > 300, "{}: {out}", right(&lines, "kernels"));
 }
 
 #[test]
 fn every_part_is_measured_and_kept_in_the_ledger() {
     let (lines, out) = measured(PARTS[1]);
-    let named = |part: &str| lines.iter().filter(|it| it["what"].as_str().unwrap().contains(part)).count();
-    for (part, least) in [
-        ("causal attention of bf16", 2),
-        ("layer norm of 48 x 320, of f32", 2),
+    let all = [
         ("product of f16", 1),
         ("copy of", 1),
-        ("fused, of", 3),
+        ("fused, of", 2),
         ("launch", 2),
         ("for long", 1),
         ("a GPT-2 of 2 layers, 8 ranks", 1),
@@ -120,9 +132,8 @@ fn every_part_is_measured_and_kept_in_the_ledger() {
         ("a Llama of 1 layer in bf16, 1 sequence of 40", 1),
         ("a Llama of 1 layer in bf16, 8 sequences of 40", 1),
         ("compute-sanitizer", 1),
-    ] {
-        assert!(named(part) >= least, "{part}: {} in {out}", named(part));
-    }
+    ];
+    expect_named(&lines, &all, &out);
     assert_eq!(right(&lines, "ranks"), 3 * 5 + 2 + 8);
     assert!(lines.iter().any(|it| it["figures"]["by_prices/took"].as_f64().is_some_and(|it| it > 0.0)));
     // What is meant to be is said, and not judged by figures that mean nothing.
