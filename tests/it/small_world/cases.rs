@@ -1,5 +1,6 @@
 //! Operations with small operands.
 
+mod experts; // gradients of mixtures of experts
 mod in_time; // of what may be done in time steps
 mod narrow; // of numbers of 8 bits with scales
 mod recurrences; // states that go from token to token
@@ -283,7 +284,7 @@ pub(super) fn product_gradients() -> Vec<Case> {
         case(&op, &operands)
     };
     let plain = "causal=false softcap=0.0 window=none";
-    vec![
+    let mut all = vec![
         case(
             "attention scale=0.5 causal=false softcap=0.0 window=none statistics=true",
             &[Floats(&[2, 4, 4, 2]), Floats(&[2, 2, 4, 2]), Floats(&[2, 2, 4, 2])],
@@ -329,46 +330,9 @@ pub(super) fn product_gradients() -> Vec<Case> {
             "conv_weight_gradient strides=[2] dilations=[1] before=[0] after=[0] groups=2 window=[2]",
             &[Floats(&[2, 4, 8]), Floats(&[2, 4, 4])],
         ),
-        case(
-            "experts_gradient activation=silu active=2",
-            &[
-                Small(&[4, 4]),
-                Small(&[4, 2]),
-                Small(&[2, 2, 4]),
-                Small(&[2, 2, 4]),
-                Small(&[2, 4, 2]),
-                Small(&[4, 4]),
-            ],
-        ),
-        case(
-            "experts_gradient activation=silu active=2 adds=[2,4]",
-            &[
-                Small(&[4, 4]),
-                Small(&[4, 2]),
-                Small(&[2, 2, 4]),
-                Small(&[2, 2, 4]),
-                Small(&[2, 4, 2]),
-                Small(&[4, 4]),
-                Small(&[2, 2, 4]),
-                Small(&[2, 4, 2]),
-            ],
-        ),
-        case(
-            "experts_gradient activation=gelu active=2 adds=[3]",
-            &[
-                Small(&[2, 2]),
-                Small(&[2, 2]),
-                Small(&[2, 2, 2]),
-                Small(&[2, 2, 2]),
-                Small(&[2, 2]),
-                Small(&[2, 2, 2]),
-            ],
-        ),
-        case(
-            "experts_gradient activation=gelu active=4",
-            &[Small(&[4, 2]), Small(&[4, 4]), Small(&[4, 4, 2]), Small(&[4, 2, 4]), Small(&[4, 2])],
-        ),
-    ]
+    ];
+    all.extend(experts::gradients());
+    all
 }
 
 pub(super) fn reductions() -> Vec<Case> {
