@@ -209,11 +209,13 @@ pub struct Output {
 impl Node {
     /// What it adds to, each with the result: both operands of a sum, or what products are added to.
     pub fn addends(&self) -> Vec<(ValueId, ValueId)> {
-        if self.op == Op::Binary(Binary::Add) {
-            return self.operands.iter().map(|&it| (it, self.results[0])).collect();
-        }
-        let addends = self.op.addends(self.operands.len()).into_iter();
-        addends.map(|(operand, result)| (self.operands[operand], self.results[result])).collect()
+        let pairs = match self.op {
+            Op::Binary(Binary::Add) => (0..self.operands.len()).map(|operand| (operand, 0)).collect(),
+            _ => self.op.addends(self.operands.len()),
+        };
+        // Of an operation that is not right there may be fewer.
+        let value = |(operand, result)| Some((*self.operands.get(operand)?, *self.results.get(result)?));
+        pairs.into_iter().filter_map(value).collect()
     }
 
     /// What it adds up of what micro-batches make, each with the result, if one of these is such a sum.

@@ -28,7 +28,7 @@ pub use keys::KEYS;
 
 use crate::chip::Chip;
 use crate::cluster::Links;
-use crate::model::{Embedding, Experts, Latent, Mlp, Model};
+use crate::model::{Embedding, Experts, Latent, Mlp, Model, even_stages};
 use crate::setup::{Arithmetic, Attention, Dispatch, Graph, Learns, Recompute, Setup, SetupError, Zero};
 use crate::table::MOST;
 
@@ -103,6 +103,7 @@ pub fn of(table: Table) -> Result<Config, ConfigError> {
     let model = model(&fields)?;
     let one = |key| fields.count(key).map(|it| it.unwrap_or(1));
     let (tp, pp) = (one("tensor_model_parallel_size")?, one("pipeline_model_parallel_size")?);
+    let vpp = one("virtual_pipeline_model_parallel_size")?;
     let (cp, world) = (one("context_parallel_size")?, fields.needed("world_size")?);
     let replica = tp * pp * cp;
     if replica == 0 || world == 0 || !world.is_multiple_of(replica) {
@@ -112,8 +113,8 @@ pub fn of(table: Table) -> Result<Config, ConfigError> {
         learns: if fields.flag("lora", false)? { Learns::Adapters } else { Learns::Everything },
         tp,
         pp,
-        vpp: one("virtual_pipeline_model_parallel_size")?,
-        stages: fields.counts("pipeline_layers")?.unwrap_or_else(|| model.stages(pp)),
+        vpp,
+        stages: fields.counts("pipeline_layers")?.unwrap_or_else(|| usual(&model, pp, vpp)),
         cp,
         ep: one("expert_model_parallel_size")?,
         etp: fields.count("expert_tensor_parallel_size")?.unwrap_or(tp),
@@ -149,6 +150,17 @@ pub fn of(table: Table) -> Result<Config, ConfigError> {
         links: links(&fields)?,
         assumed,
     })
+}
+
+/// Layers of stages where nobody says otherwise: where stages have parts, equal shares of those that predict next
+/// tokens, and the others in the last, as Megatron has them.
+fn usual(model: &Model, pp: u64, vpp: u64) -> Vec<u64> {
+    if vpp <= 1 || model.further == 0 {
+        return model.stages(pp);
+    }
+    let mut stages = even_stages(model.layers - model.further.min(model.layers), pp);
+    stages.iter_mut().last().into_iter().for_each(|last| *last += model.further);
+    stages
 }
 
 /// What is stated of a device.
@@ -251,9 +263,9 @@ pub fn even(setup: &Setup) -> Result<(), ConfigError> {
         ("seq_length", model.seq / cp, "sequence_parallel over tensor_model_parallel_size", sequence),
         (
             "num_layers",
-            model.layers,
+            model.layers - model.further.min(model.layers),
             "pipeline x virtual_pipeline_model_parallel_size",
-            if *vpp > 1 && setup.stages == model.stages(*pp) { pp * vpp } else { 1 },
+            if *vpp > 1 && setup.stages == usual(model, *pp, *vpp) { pp * vpp } else { 1 },
         ),
     ];
     let uneven = shared.into_iter().find(|(_, count, _, parts)| !count.is_multiple_of(*parts));

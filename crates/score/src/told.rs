@@ -188,6 +188,9 @@ fn sizes(model: &Model, strategy: &Strategy) -> Result<Value, String> {
         "head_dim": head,
         "tie_word_embeddings": model.tied,
     });
+    if strategy.further > 0 {
+        config["num_nextn_predict_layers"] = json!(strategy.further);
+    }
     if let Some(experts) = model.experts {
         config["num_local_experts"] = json!(experts.count);
         config["num_experts_per_tok"] = json!(experts.active);

@@ -12,8 +12,8 @@ impl Op {
         match self {
             Self::Contract(_) if operands == 3 => vec![(2, 0)],
             Self::ScaledContract { .. } if operands == 5 || operands == 7 => vec![(operands - 1, 0)],
-            Self::ExpertsGradient { adds, .. } => {
-                (operands.saturating_sub(adds.len())..).zip(adds.iter().copied()).collect()
+            Self::ExpertsGradient { adds, .. } if adds.len() <= operands => {
+                (operands - adds.len()..).zip(adds.iter().copied()).collect()
             }
             _ => vec![],
         }

@@ -62,6 +62,25 @@ return\ntrain 0 %0 becomes %3, %1 becomes %9, %2 becomes %4",
     );
 }
 
+/// Addends that there are not, and results: they are told of as other faults are.
+#[test]
+fn addends_that_are_not_there_are_violations() {
+    for (adds, operands) in [("[9]", "%0 %1"), ("[2,3,4]", "%0")] {
+        let text = format!(
+            "%0 = parameter \"w\" : f32[3]\n%1 = gradient \"w\" : f32[3]\n%2 = experts_gradient activation=silu \
+             active=1 adds={adds} {operands} : f32[3] in backward\n%3 = sub %0 %2 : f32[3] in update\nreturn\n\
+             train 2 %0 becomes %3, %1 becomes %2"
+        );
+        let graph = parse_graph(&format!("graph \"g\" {{\n{text}\n}}")).unwrap();
+        let found = verify(&graph).unwrap_err().to_string();
+        assert!(
+            found.contains("%1: becomes %2, to which what micro-batches before made is not added"),
+            "{found}"
+        );
+        assert!(found.contains("%2: "), "{found}");
+    }
+}
+
 #[test]
 fn every_violation_is_reported() {
     check(

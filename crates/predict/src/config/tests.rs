@@ -35,6 +35,17 @@ fn a_configuration_is_a_setup() {
     assert_eq!((config.machine.as_str(), config.framework.as_str()), ("h100-80g", "nemo"));
 }
 
+/// Where stages have parts, layers that predict further tokens are beside equal shares of the others, in the last.
+#[test]
+fn further_tokens_are_predicted_in_the_last_stage() {
+    let with = |more: &str| read(&format!("{LLAMA}{more}")).map(|it| it.setup.stages);
+    assert_eq!(with("mtp_num_layers = 1\n").unwrap(), [10, 10, 10, 10, 10, 10, 10, 11]);
+    assert_eq!(with("mtp_num_layers = 0\n").unwrap(), [10; 8]);
+    let uneven = LLAMA.replace("num_layers = 80", "num_layers = 79");
+    let refused = read(&format!("{uneven}mtp_num_layers = 1\n")).unwrap_err().to_string();
+    assert!(refused.starts_with("`num_layers` is 79, expected a multiple of"), "{refused}");
+}
+
 #[test]
 fn what_is_left_out_is_told() {
     let assumed = |text: &str| read(text).unwrap().assumed;

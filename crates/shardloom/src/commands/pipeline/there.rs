@@ -26,6 +26,9 @@ const ROUNDS: usize = 3;
 const TRIED: usize = 6;
 const LESS: f64 = 0.95;
 
+/// Where programs do not fit in so many setups, and none that holds less fits there, there is no plan.
+const SEVERAL: usize = 2;
+
 /// What a framework is told of a plan is the setup that the plan was made for where its figures say the same of both,
 /// but for so much (relative).
 const NEAR: f64 = 0.05;
@@ -85,7 +88,7 @@ impl Asked<'_> {
             None => None,
         };
         let mut led = match first.and_then(|answer| self.expected(&answer)) {
-            Some((told, expected)) => self.led((&told, &expected), &|_| true)?,
+            Some((told, expected)) => self.led((&told, &expected), (&|_| true, true))?,
             None => None,
         };
         if let Some((led, true)) = led {
@@ -96,11 +99,7 @@ impl Asked<'_> {
             return Ok(Settled { answer, led: None });
         };
         if led.is_none() {
-            led = match self.led((&told, &expected), &|found| is_below(found, &expected)) {
-                // There is another plan.
-                Err(Failure::Input(_)) => None,
-                led => led?,
-            };
+            led = self.led((&told, &expected), (&|found| is_below(found, &expected), false))?;
         }
         let ours = There { settled: Settled { answer, led: None }, expected };
         match led {
@@ -132,12 +131,12 @@ impl Asked<'_> {
     }
 
     /// The plan of what is fastest there of all setups that take so much less (seconds), and in which our programs fit;
-    /// and whether the framework is told of that setup. Where our programs fit in none of all that fit there, that is
-    /// refused.
+    /// and whether the framework is told of that setup. Where our programs fit in none of several that were tried, and
+    /// no other that holds less fits there, that is refused, if there is no other plan.
     fn led(
         &self,
         (told, expected): (&Strategy, &Expected),
-        takes_less: &dyn Fn(f64) -> bool,
+        (takes_less, is_all): (&dyn Fn(f64) -> bool, bool),
     ) -> Result<Option<(There, bool)>, Failure> {
         let mut refused: Vec<Strategy> = Vec::new();
         let mut best: Option<There> = None;
@@ -147,7 +146,7 @@ impl Asked<'_> {
             let Some(Led { strategy, seconds, held, setups }) =
                 self.fastest((told, expected), (&refused, most))?
             else {
-                if too_large.len() < refused.len() || refused.is_empty() {
+                if !is_all || too_large.len() < refused.len() || refused.len() < SEVERAL {
                     break;
                 }
                 return Err(Failure::input("no pipeline", none_fits(expected.runner.title(), &too_large)));
@@ -203,8 +202,8 @@ impl Asked<'_> {
         let strategy = |it: &Choice| {
             let own = stated::strategy(&it.setup(&expected.setup), self.cluster).ok()?;
             // Setups say nothing of this.
-            let Strategy { further, prefix, element, scaling, masters, optimizer, clip, .. } = told.clone();
-            Some(Strategy { further, prefix, element, scaling, masters, optimizer, clip, ..own })
+            let Strategy { prefix, element, scaling, masters, optimizer, clip, .. } = told.clone();
+            Some(Strategy { prefix, element, scaling, masters, optimizer, clip, ..own })
         };
         let pinned = |it: &Choice| keep(&self.pins, it, expected);
         let is_new = |it: &Choice| strategy(it).is_some_and(|it| !but.contains(&it));
@@ -253,9 +252,8 @@ fn is_below(seconds: f64, there: &Expected) -> bool {
 /// What is said where our programs fit in none of the setups that were tried of those that fit there.
 fn none_fits(title: &str, tried: &[String]) -> String {
     format!(
-        "setups fit by the figures of {title}, and programs of ours, which keep parameters in 16 bits beside those in \
-         32, do not in the {} that were tried: what holds nearly as much was passed by, and what holds less does \
-         not exist; the last is {}",
+        "setups fit by the figures of {title}, and programs of ours, which hold more, do not in the {} that were tried: \
+         what holds nearly as much was passed by, and nothing that holds less fits there; the last is {}",
         tried.len(),
         tried.last().map_or("", String::as_str)
     )
