@@ -117,7 +117,7 @@ pub const KEYS: [Key; 52] = [
     key(
         "pipeline_layers",
         "list of layers",
-        "equal shares; with `mtp_num_layers`, of time",
+        "equal shares (with `mtp_num_layers`, of time)",
         "layers of each stage, all its parts and those of `mtp_num_layers` together",
     ),
     key("context_parallel_size", "ranks", "1", "ranks that share an example's tokens"),
