@@ -346,6 +346,25 @@ impl Graph {
         on
     }
 
+    /// For each value, whether a micro-batch may have it before it begins: it is at rest and no sum of what micro-batches
+    /// make, or it is computed of such alone, as a parameter that is converted.
+    pub fn known_before(&self) -> Vec<bool> {
+        let mut known: Vec<bool> = self
+            .values
+            .iter()
+            .map(|value| match &value.source {
+                Source::Weight(_) => true,
+                Source::State(state) => !state.kind.is_summed(),
+                Source::Input(_) | Source::Result { .. } => false,
+            })
+            .collect();
+        for node in &self.nodes {
+            let all = node.operands.iter().all(|operand| known[operand.0]);
+            node.results.iter().for_each(|result| known[result.0] = all);
+        }
+        known
+    }
+
     /// The same with other names of inputs, weights, states and outputs, and none of operations.
     #[must_use]
     pub fn renamed(&self, mut rename: impl FnMut(&mut String)) -> Self {

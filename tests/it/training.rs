@@ -28,6 +28,7 @@ mod written; // what training writes
 mod pipelines; // steps in stages, each on devices of its own
 mod one; // steps on one device: what recipes mean
 mod rounded; // parameters in bf16 alone
+mod masters; // parameters in f32 alone
 mod narrow; // products of linear layers in 8 and 4 bits
 mod fours; // those of 4 bits, held against numpy
 mod halves; // models whose file is in f16

@@ -349,20 +349,13 @@ fn planned(path: &Path, asked: &Asked<'_>, pins: &Pins, thorough: bool) -> Resul
         dims: dims(micro_batches).into_iter().collect(),
     };
     let recipe = Recipe {
-        loss: Loss::CrossEntropy { logits: "logits".to_owned(), labels: "labels".to_owned() },
-        optimizer: Optimizer::AdamW {
-            beta1: Real(0.9),
-            beta2: Real(0.95),
-            epsilon: Real(1e-8),
-            decay: Real(0.1),
-        },
         precision: Precision::Bf16,
-        micro_batches: 1,
         clip: Some(1.0),
         no_decay: NoDecay { names: vec![], vectors: true },
-        recompute: vec![],
-        roles: plan::Roles::default(),
-        spelled: vec![],
+        ..Recipe::new(
+            Loss::CrossEntropy { logits: "logits".to_owned(), labels: "labels".to_owned() },
+            Optimizer::AdamW { beta1: Real(0.9), beta2: Real(0.95), epsilon: Real(1e-8), decay: Real(0.1) },
+        )
     };
     let question = Question {
         file: &file,

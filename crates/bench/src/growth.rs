@@ -15,7 +15,7 @@ use files::{machine, model_file};
 use import::Bindings;
 use kernels::random::SplitMix;
 use model_zoo::folder::{Attribute, Writer};
-use plan::{Loss, NoDecay, Precision, Recipe};
+use plan::{Loss, Recipe};
 use planner_ir::{Mesh, Optimizer, Real};
 use serde_json::{Value, json};
 
@@ -164,17 +164,8 @@ fn mesh(text: &str) -> Result<Mesh, String> {
 /// How each model is trained.
 fn training() -> Training {
     let [beta1, beta2, epsilon, decay] = [0.9, 0.95, 1e-8, 0.1].map(Real);
-    let recipe = Recipe {
-        loss: Loss::Output("loss".to_owned()),
-        optimizer: Optimizer::AdamW { beta1, beta2, epsilon, decay },
-        precision: Precision::File,
-        micro_batches: 1,
-        clip: None,
-        no_decay: NoDecay::default(),
-        recompute: vec![],
-        roles: plan::Roles::default(),
-        spelled: vec![],
-    };
+    let recipe =
+        Recipe::new(Loss::Output("loss".to_owned()), Optimizer::AdamW { beta1, beta2, epsilon, decay });
     Training { recipe, decisions: Decisions::Values, phases: Phases::Together }
 }
 

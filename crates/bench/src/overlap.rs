@@ -21,7 +21,7 @@ use import::Bindings;
 use model_zoo::folder::Writer;
 use model_zoo::gpt2::{self, Start};
 use model_zoo::unet;
-use plan::{Loss, NoDecay, Pipeline, Precision, Recipe, Recompute};
+use plan::{Loss, Pipeline, Precision, Recipe, Recompute};
 use planner_ir::{Mesh, Optimizer, Real};
 use reshard::Strategy;
 use rewrite::Steps;
@@ -266,15 +266,9 @@ fn planned(row: &Published, machine: &Machine, say: &Say<'_>) -> Result<Pipeline
     let graph = pipeline::import(&file, &bindings, &mut |_, _| {});
     let graph = graph.map_err(|error| Failure::internal("import", error))?;
     let recipe = Recipe {
-        loss,
-        optimizer: Optimizer::Momentum { momentum: Real(0.9), decay: Real(0.0) },
         precision,
         micro_batches: row.micro_batches,
-        clip: None,
-        no_decay: NoDecay::default(),
-        recompute: vec![],
-        roles: plan::Roles::default(),
-        spelled: vec![],
+        ..Recipe::new(loss, Optimizer::Momentum { momentum: Real(0.9), decay: Real(0.0) })
     };
     let forward = Forward::of(&file, &graph, &recipe)?.again(&Recompute::Full);
     let mesh = Mesh::parse(row.mesh).map_err(|error| Failure::internal("bench", error))?;

@@ -241,15 +241,9 @@ fn training(graph: &Graph) -> Training {
     };
     let [beta1, beta2, epsilon, decay] = [0.9, 0.95, 1e-8, 0.1].map(Real);
     let recipe = Recipe {
-        loss,
-        optimizer: Optimizer::AdamW { beta1, beta2, epsilon, decay },
         precision: Precision::F32,
-        micro_batches: 1,
-        clip: None,
         no_decay: NoDecay { names: vec![], vectors: true },
-        recompute: vec![],
-        roles: plan::Roles::default(),
-        spelled: vec![],
+        ..Recipe::new(loss, Optimizer::AdamW { beta1, beta2, epsilon, decay })
     };
     Training { recipe, decisions: Decisions::Values, phases: Phases::Together }
 }

@@ -109,12 +109,13 @@ fn of_plan(path: &Path, plan: &Plan, strategy: &Strategy, cluster: &Cluster) -> 
     .seconds())
 }
 
-/// The recipe as a target runs it: without narrow products where it is not told of them.
+/// The recipe as a target runs it: without narrow products where it is not told of them, and with parameters in f32
+/// where it has them.
 fn runs(recipe: &Recipe, strategy: &Strategy) -> Recipe {
     let narrow = recipe.precision.scaling();
     let precision =
         if narrow.is_some() && strategy.scaling.is_none() { Precision::Bf16 } else { recipe.precision };
-    Recipe { precision, ..recipe.clone() }
+    Recipe { precision, masters: strategy.masters.unwrap_or(recipe.masters), ..recipe.clone() }
 }
 
 fn of_pipeline(

@@ -16,7 +16,7 @@ use files::model_file::{self, ModelFile};
 use import::Bindings;
 use models::Use;
 use plan::json::Content;
-use plan::{Loss, NoDecay, Precision, Recipe, Roles, Scaling};
+use plan::{Loss, Masters, NoDecay, Precision, Recipe, Scaling};
 use planner_ir::{DType, Optimizer, Real};
 use predict::framework::{Figure, Framework, PROGRAMS};
 use predict::kinds::{self, Kind};
@@ -251,7 +251,7 @@ pub fn strategy(setup: &Setup, cluster: &Cluster) -> Result<Strategy, String> {
         recompute,
         element: if setup.precision == Arithmetic::F16 { DType::F16 } else { DType::BF16 },
         scaling: (setup.precision == Arithmetic::F8).then_some(Scaling::Whole),
-        masters: true,
+        masters: Some(Masters::default()),
         optimizer: ADAMW,
         clip: Some(1.0),
     })
@@ -270,15 +270,12 @@ const ADAMW: Optimizer =
 
 fn recipe(strategy: &Strategy) -> Recipe {
     Recipe {
-        loss: Loss::Output("loss".to_owned()),
-        optimizer: strategy.optimizer,
         precision: strategy.scaling.map_or(Precision::File, Scaling::precision),
+        masters: strategy.masters.unwrap_or_default(),
         micro_batches: strategy.micro_batches,
         clip: strategy.clip,
         no_decay: NoDecay { names: vec![], vectors: true },
-        recompute: vec![],
-        roles: Roles::default(),
-        spelled: vec![],
+        ..Recipe::new(Loss::Output("loss".to_owned()), strategy.optimizer)
     }
 }
 

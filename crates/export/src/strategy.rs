@@ -2,7 +2,7 @@
 
 pub(crate) mod lost; // what of a plan a strategy has no words for
 
-use plan::{Parallelism, Plan, Precision, Recompute, Scaling, examples};
+use plan::{Masters, Parallelism, Plan, Precision, Recompute, Scaling, examples};
 use planner_ir::{DType, Op, Optimizer};
 use schedule::Kind;
 use serde_json::{Value, json};
@@ -57,8 +57,8 @@ pub struct Strategy {
     pub element: DType,
     /// How numbers of 8 bits are scaled, where products of linear layers are of such.
     pub scaling: Option<Scaling>,
-    /// Whether parameters are kept in f32 besides.
-    pub masters: bool,
+    /// Where parameters are in f32, if the model computes with less; nothing if they are nowhere.
+    pub masters: Option<Masters>,
     /// How parameters follow their gradients.
     pub optimizer: Optimizer,
     /// The largest norm of all gradients.
@@ -165,7 +165,7 @@ pub fn read(job: &Job<'_>, model: &Model, target: &'static str) -> Result<Read, 
         recompute: again(&recipe.recompute),
         element: element(recipe.precision, model),
         scaling: recipe.precision.scaling(),
-        masters: recipe.precision != Precision::Bf16Stochastic,
+        masters: (recipe.precision != Precision::Bf16Stochastic).then_some(recipe.masters),
         optimizer: recipe.optimizer,
         clip: recipe.clip,
     };
@@ -309,7 +309,7 @@ impl Strategy {
             "recompute": self.recompute.name(),
             "element": self.element.to_string(),
             "products": self.scaling.map(|it| it.precision().to_string()),
-            "masters": self.masters,
+            "masters": self.masters.map(|it| it.to_string()),
         })
     }
 }

@@ -3,7 +3,7 @@
 use std::fmt;
 use std::str::FromStr;
 
-use plan::Scaling;
+use plan::{Masters, Scaling};
 use schedule::Kind;
 use serde_json::{Value, json};
 
@@ -129,6 +129,25 @@ impl Target {
     /// Whether it trains no layers that predict tokens after the next, or not with a pipeline, as torchtitan.
     pub fn trains_next_tokens_alone(self) -> bool {
         self.range().is_some() && !self.is_of_megatron()
+    }
+
+    /// Where it has parameters in f32, if a model computes with less: PyTorch's FSDP and autocast convert what they use
+    /// (`MixedPrecisionPolicy.param_dtype`), Megatron-LM and DeepSpeed keep what is converted.
+    pub fn masters(self) -> Masters {
+        match self {
+            Self::Torchtitan | Self::Hf => Masters::Alone,
+            Self::Dtensor
+            | Self::Autoparallel
+            | Self::Jax
+            | Self::Shardy
+            | Self::Megatron
+            | Self::Bridge
+            | Self::Deepspeed
+            | Self::Vllm
+            | Self::Sglang
+            | Self::Trtllm
+            | Self::Dynamo(_) => Masters::Beside,
+        }
     }
 
     /// Whether Megatron-LM runs it.
@@ -278,6 +297,23 @@ fn narrow(target: Target, scaling: Scaling) -> Option<String> {
     Some(format!("products of linear layers are of {bits}-bit numbers: {how}"))
 }
 
+/// Has parameters in f32 where a target has them; what is said of that if it is not as planned.
+fn keeps(target: Target, strategy: &mut Strategy) -> Option<String> {
+    let (planned, there) = (strategy.masters?, target.masters());
+    if planned == there || !strategy.element.is_half() {
+        return None;
+    }
+    strategy.masters = Some(there);
+    let (title, element) = (target.title(), strategy.element);
+    Some(match there {
+        Masters::Beside => format!("parameters are in f32 alone: {title} keeps them in {element}, too"),
+        Masters::Alone => format!(
+            "parameters are kept in {element} beside f32: {title} keeps them in f32 alone, and converts what it uses \
+             (`--masters alone`)"
+        ),
+    })
+}
+
 /// What is said of a whole job, and what is lost of it.
 type Whole = Result<(Vec<File>, Vec<String>), ExportError>;
 
@@ -303,6 +339,7 @@ pub fn export(job: &Job<'_>, target: Target) -> Result<Exported, ExportError> {
             _ => strategy.without_further(target.title(), &mut lost),
         };
         let mut strategy = limited(strategy, &range, &mut lost)?;
+        lost.extend(keeps(target, &mut strategy));
         lost.extend(strategy.scaling.and_then(|it| narrow(target, it)));
         if strategy.scaling.is_some() && model.experts.is_some() && target.is_of_megatron() {
             lost.push("experts are in bf16: they would be narrow there, as other products".to_owned());

@@ -148,7 +148,7 @@ fn training(strategy: &Strategy, model: &Model) -> Vec<Field> {
     let norm = strategy.clip.map_or_else(|| "float(\"inf\")".to_owned(), |it| format!("{it:?}"));
     training.push(("max_norm", norm));
     let bf16 = strategy.element == DType::BF16;
-    if bf16 && !strategy.masters {
+    if bf16 && strategy.masters.is_none() {
         training.push(("dtype", quoted("bfloat16")));
     }
     training.push(("mixed_precision_param", quoted(if bf16 { "bfloat16" } else { "float32" })));

@@ -35,7 +35,8 @@
 //! - **recipe**: it stands in plans of training steps only, has the program's micro-batches, a norm
 //!   above 0 if gradients are clipped, the program's optimizer, whose decay may be left out; an
 //!   input that it calls its labels is of i64.
-//! - **precision**: where parameters are in bf16 alone, they have no masters, each becomes what is
+//! - **precision**: where parameters are in f32 alone, none is in less and none has a master; where they are beside
+//!   masters, each in less has one; where parameters are in bf16 alone, they have no masters, each becomes what is
 //!   rounded by chance, and no two are by the same chance; else nothing in a step is.
 //! - **pin**: operations that a user has fixed are there, and are computed so.
 //!

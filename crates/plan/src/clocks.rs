@@ -108,27 +108,27 @@ impl Load {
 /// When an exchange that may run beside computing is made.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Beside {
-    /// Before what is computed before its result is used: it is of weights, or of what is made of weights alone, or for
-    /// the gradient of a parameter, which nothing waits for.
+    /// Before what is computed before its result is used: it is of weights, or of what is made of these alone, as what
+    /// they are converted to, or for the gradient of a parameter, which nothing waits for.
     Ahead,
     /// After what is computed after it: it is of the gradient of a parameter, which is added to those of other
     /// micro-batches.
     Behind,
 }
 
-/// When an exchange of a value, which may be prepared or for sums of gradients alone, for something in this phase, an
-/// operation or not, may run beside computing; nothing if it stands in the way, or is in the update.
+/// When an exchange of a value, which may be known before a micro-batch or for sums of gradients alone, for something in
+/// this phase, an operation or not, may run beside computing; nothing if it stands in the way, or is in the update.
 #[must_use]
 pub fn beside(
     graph: &Graph,
     value: ValueId,
-    [prepared, for_sums]: [bool; 2],
+    [known, for_sums]: [bool; 2],
     (read, by_operation): (Phase, bool),
 ) -> Option<Beside> {
     Clock::of(read)?;
     match &graph.value(value).source {
         Source::Weight(_) | Source::State(_) => Some(Beside::Ahead),
-        Source::Result { .. } if prepared => Some(Beside::Ahead),
+        Source::Result { .. } if known => Some(Beside::Ahead),
         Source::Result { node, .. } if for_sums || graph.node(*node).phase == Phase::Gradient => {
             Some(Beside::Behind)
         }
@@ -142,10 +142,10 @@ impl Plan {
     /// For each transfer, when it may run beside computing; nothing if it stands in the way.
     #[must_use]
     pub fn beside(&self) -> Vec<Option<Beside>> {
-        let (prepared, for_sums) = (self.graph.prepared(), self.graph.for_sums());
+        let (known, for_sums) = (self.graph.known_before(), self.graph.for_sums());
         let of = |(transfer, read): (&Transfer, (Phase, bool))| {
             let value = transfer.value;
-            let of = beside(&self.graph, value, [prepared[value.0], for_sums[value.0]], read);
+            let of = beside(&self.graph, value, [known[value.0], for_sums[value.0]], read);
             of.filter(|_| transfer.travels())
         };
         self.transfers.iter().zip(self.transfer_reads()).map(of).collect()

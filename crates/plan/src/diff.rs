@@ -110,8 +110,18 @@ fn header(before: &Plan, after: &Plan) -> Vec<Change<String>> {
 /// What a recipe says, line by line.
 fn recipe_lines(recipe: &Recipe) -> Vec<(String, String)> {
     // Every field is named, so that a new one is not forgotten here.
-    let Recipe { loss, optimizer, precision, micro_batches, clip, no_decay, recompute, roles, spelled } =
-        recipe;
+    let Recipe {
+        loss,
+        optimizer,
+        precision,
+        masters,
+        micro_batches,
+        clip,
+        no_decay,
+        recompute,
+        roles,
+        spelled,
+    } = recipe;
     let vectors = no_decay.vectors.then(|| "vectors".to_owned());
     let no_decay: Vec<String> = vectors.into_iter().chain(no_decay.names.iter().cloned()).collect();
     let recompute: Vec<String> = recompute.iter().map(ToString::to_string).collect();
@@ -124,6 +134,7 @@ fn recipe_lines(recipe: &Recipe) -> Vec<(String, String)> {
         ("loss", loss.to_string()),
         ("optimizer", Op::Update(*optimizer).to_string()),
         ("precision", precision.to_string()),
+        ("masters", masters.to_string()),
         ("micro-batches", micro_batches.to_string()),
         ("clip", clip.map_or_else(|| "none".to_owned(), |clip| clip.to_string())),
         ("without decay", list(&no_decay)),

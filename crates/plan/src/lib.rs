@@ -36,7 +36,7 @@ pub use plan::{
     Assignment, Control, Copy, Hidden, Holding, LeftOut, MachineName, ModelFile, Part, Plan, Proof,
     SpaceSize, Term, Transfer, held,
 };
-pub use recipe::{Loss, NoDecay, Precision, Recipe, Recompute, Scaling};
+pub use recipe::{Loss, Masters, NoDecay, Precision, Recipe, Recompute, Scaling};
 pub use roles::{Constant, Roles, Tie, Why};
 pub use served::{ExpertsBy, Served};
 pub use steps::bytes_of_steps;

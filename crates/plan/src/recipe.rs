@@ -17,6 +17,8 @@ pub struct Recipe {
     pub optimizer: Optimizer,
     /// In what the model computes.
     pub precision: Precision,
+    /// Where parameters are in f32, if the model computes with less.
+    pub masters: Masters,
     /// How many micro-batches a step has; at least 1.
     pub micro_batches: u64,
     /// The largest norm of all gradients together; where it is larger, they are scaled down to it.
@@ -31,6 +33,25 @@ pub struct Recipe {
     /// The forward blocks, by their numbers, ascending, whose norms and cross-entropies are spelled
     /// out, so that the rows that they are over may be split.
     pub spelled: Vec<usize>,
+}
+
+impl Recipe {
+    /// What makes a loss small so, if nothing else is asked for: one micro-batch, in the types of the model's file, of
+    /// every parameter.
+    pub fn new(loss: Loss, optimizer: Optimizer) -> Self {
+        Self {
+            loss,
+            optimizer,
+            precision: Precision::File,
+            masters: Masters::default(),
+            micro_batches: 1,
+            clip: None,
+            no_decay: NoDecay::default(),
+            recompute: vec![],
+            roles: Roles::default(),
+            spelled: vec![],
+        }
+    }
 }
 
 /// What a training step makes small.
@@ -69,6 +90,16 @@ pub enum Precision {
     Nvfp4,
     /// In what the model's file says, value by value; what it has in less than f32 is kept in f32 besides.
     File,
+}
+
+/// Where parameters are in f32, if the model computes with less. Of [`Precision::Bf16Stochastic`] they are nowhere.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub enum Masters {
+    /// Beside parameters in what the model computes in, which follow from them after each step.
+    #[default]
+    Beside,
+    /// Alone: what the model computes with is converted in each micro-batch, and once more for the gradients.
+    Alone,
 }
 
 /// How many narrow numbers share a scale.
@@ -170,6 +201,15 @@ impl fmt::Display for Precision {
             Self::Mxfp8 => "mxfp8",
             Self::Nvfp4 => "nvfp4",
             Self::File => "file",
+        })
+    }
+}
+
+impl fmt::Display for Masters {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Self::Beside => "beside",
+            Self::Alone => "alone",
         })
     }
 }

@@ -124,6 +124,8 @@ struct Assembly<'a> {
     uses: Vec<Vec<Use>>,
     /// For each value, whether it is a sum over micro-batches.
     summed: Vec<bool>,
+    /// For each value, whether a micro-batch may have it before it begins.
+    known_before: Vec<bool>,
     /// For each value, whether sums of gradients are all that becomes of it.
     for_sums: Vec<bool>,
     /// For each value and layout, whether a copy may be held in it: not if only choices that were
@@ -171,6 +173,7 @@ pub(crate) fn assemble<'a>(
         moved: BTreeMap::new(),
         uses: uses(section, &space.prepared),
         summed: graph.sums().iter().map(Option::is_some).collect(),
+        known_before: graph.known_before(),
         for_sums: graph.for_sums(),
         useful: space.layouts.iter().map(|layouts| vec![true; layouts.len()]).collect(),
         fixed,

@@ -4,6 +4,7 @@ use plan::{Loss, Precision, Recipe};
 use planner_ir::{Binary, DType, Emit, Graph, Op, Output, Phase, Real, Reduction, Source, Type, Unary};
 
 use crate::dropout::with_seeds;
+use crate::full::in_full;
 use crate::loss::{Quotient, output, quotient};
 use crate::precision::in_bf16;
 use crate::wide::in_f32;
@@ -35,16 +36,17 @@ pub fn forward(raised: &Graph, recipe: &Recipe) -> Result<Graph, TrainError> {
         .map(|(name, value)| Output { name: name.to_owned(), value })
         .to_vec();
     let graph = with_seeds(&graph);
-    match recipe.precision {
-        Precision::File => Ok(graph),
-        Precision::F32 => in_f32(graph, recipe),
+    let graph = match recipe.precision {
+        Precision::File => graph,
+        Precision::F32 => in_f32(graph, recipe)?,
         Precision::Bf16
         | Precision::Bf16Stochastic
         | Precision::Fp8
         | Precision::Fp8Delayed
         | Precision::Mxfp8
-        | Precision::Nvfp4 => in_bf16(&in_f32(graph, recipe)?, recipe),
-    }
+        | Precision::Nvfp4 => in_bf16(&in_f32(graph, recipe)?, recipe)?,
+    };
+    in_full(graph, recipe)
 }
 
 /// The sum of cross-entropies of scores with labels, a new input, and how many labels count.

@@ -17,6 +17,7 @@ mod forward; // the loss as a sum and a count
 mod loss; // where the loss is a quotient
 mod wide; // a model as if its file were in f32
 mod precision; // a model that computes in bf16
+mod full; // parameters that are kept in f32 alone
 mod dropout; // other randomness in each step
 mod derived; // what a training step is
 mod step; // how it is derived

@@ -2,7 +2,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use plan::{Precision, Recipe};
+use plan::{Masters, Precision, Recipe};
 use planner_ir::{
     Attention, Binary, DType, Emit, Graph, Node, NodeId, Op, Phase, Site, Source, State, StateKind, Type,
     ValueId,
@@ -20,6 +20,8 @@ pub(crate) struct Tape<'a> {
     users: Vec<Vec<NodeId>>,
     /// In what it computes.
     precision: Precision,
+    /// Where parameters are in f32.
+    masters: Masters,
     /// How many micro-batches a step has.
     micro_batches: u64,
     /// For each of its operations, its block.
@@ -95,6 +97,7 @@ impl<'a> Tape<'a> {
             from,
             users: from.users(),
             precision: recipe.precision,
+            masters: recipe.masters,
             micro_batches: recipe.micro_batches,
             places,
             again,
@@ -135,12 +138,15 @@ impl<'a> Tape<'a> {
     }
 
     /// A parameter's states. Where the model only uses it converted to less precision, the
-    /// parameter is in that precision; beside a master, unless there is to be none.
+    /// parameter is in that precision, beside a master; unless there is to be none, or nothing else.
     fn parameter(&mut self, weight: ValueId, name: &str) -> ValueId {
         let type_ = self.from.type_of(weight).clone();
         let state = |kind| Source::State(State { kind, name: name.to_owned() });
         let masters = self.precision != Precision::Bf16Stochastic;
-        let narrow = self.only_conversion(weight).filter(|(dtype, _)| masters || *dtype == DType::BF16);
+        let narrow = match self.masters {
+            Masters::Alone if masters => None,
+            _ => self.only_conversion(weight).filter(|(dtype, _)| masters || *dtype == DType::BF16),
+        };
         let (dtype, used) = narrow.unwrap_or((type_.dtype, weight));
         let value = self.to.push_value(Type::new(dtype, &type_.shape[..]), state(StateKind::Parameter));
         let full = Type::new(DType::F32, &type_.shape[..]);

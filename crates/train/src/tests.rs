@@ -1,7 +1,7 @@
 //! Tests of what does not need a model. Steps of real models are held against PyTorch in the tests
 //! of the whole.
 
-use plan::{Loss, NoDecay, Precision, Recipe, Recompute, Tie};
+use plan::{Loss, Precision, Recipe, Recompute, Tie};
 use planner_ir::{Binary, Op, Optimizer, Phase, Real, Source, StateKind, parse_graph, verify};
 
 use crate::late::late_conversions;
@@ -110,15 +110,9 @@ fn added(experts: &str, result: usize) -> Vec<(String, Phase)> {
     ))
     .unwrap();
     let recipe = Recipe {
-        loss: Loss::Output("loss".to_owned()),
-        optimizer: Optimizer::Sgd { decay: Real(0.0) },
         precision: Precision::Bf16,
         micro_batches: 2,
-        clip: None,
-        no_decay: NoDecay::default(),
-        recompute: vec![],
-        roles: plan::Roles::default(),
-        spelled: vec![],
+        ..Recipe::new(Loss::Output("loss".to_owned()), Optimizer::Sgd { decay: Real(0.0) })
     };
     let blocks = rewrite::blocks(&forward(&graph, &recipe).unwrap());
     let recompute = vec![Recompute::Nothing; blocks.segments.len()];

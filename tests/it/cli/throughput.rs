@@ -8,7 +8,7 @@ use cost_models::model_flops::StepWork;
 use driver::Nobody;
 use driver::compile::{Bound, Use, imported};
 use driver::pipeline::{Decisions, Phases, Training, prepare_training};
-use plan::{Loss, NoDecay, Precision, Recipe, Recompute, Roles};
+use plan::{Loss, Precision, Recipe, Recompute};
 use planner_ir::{Optimizer, Real};
 use serde_json::Value;
 
@@ -18,15 +18,9 @@ use crate::tidy::root;
 /// What a step of a configuration needs, found in its program.
 fn in_program(config: &Path, batch: u64, sequence: u64) -> StepWork {
     let recipe = Recipe {
-        loss: Loss::Output("loss".to_owned()),
-        optimizer: Optimizer::Sgd { decay: Real(0.0) },
         precision: Precision::Bf16,
         micro_batches: 2,
-        clip: None,
-        no_decay: NoDecay::default(),
-        recompute: vec![],
-        roles: Roles::default(),
-        spelled: vec![],
+        ..Recipe::new(Loss::Output("loss".to_owned()), Optimizer::Sgd { decay: Real(0.0) })
     };
     let dims = vec![("batch".to_owned(), batch), ("sequence".to_owned(), sequence)];
     let bound = Bound { dims, inputs: None };

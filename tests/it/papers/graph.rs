@@ -1,6 +1,6 @@
 //! Training steps of OPT layers and of their MLP as the papers have them.
 
-use plan::{Loss, NoDecay, Precision, Recipe, Recompute};
+use plan::{Loss, NoDecay, Recipe, Recompute};
 use planner_ir::{
     Attention, Binary, Blind, Contract, DType, Graph, Label, Op, Optimizer, Output, Real, Reduction, Source,
     Type, Unary, ValueId,
@@ -126,15 +126,8 @@ impl Draft {
         let loss = self.op(Op::Reshape { shape: vec![] }, &[sum]);
         self.0.outputs.push(Output { name: "loss".to_owned(), value: loss });
         let recipe = Recipe {
-            loss: Loss::Output("loss".to_owned()),
-            optimizer,
-            precision: Precision::File,
-            micro_batches: 1,
-            clip: None,
             no_decay: NoDecay { names: vec![], vectors: true },
-            recompute: vec![],
-            roles: plan::Roles::default(),
-            spelled: vec![],
+            ..Recipe::new(Loss::Output("loss".to_owned()), optimizer)
         };
         let blocks = rewrite::blocks(&train::forward(&self.0, &recipe).unwrap());
         let recompute = vec![Recompute::Nothing; blocks.segments.len()];

@@ -1,6 +1,6 @@
 //! What is kept for the backward pass, against the formulas of Korthikanti et al.
 
-use plan::{Loss, NoDecay, Plan, Precision, Recipe, Recompute};
+use plan::{Loss, Plan, Precision, Recipe, Recompute};
 use planner_ir::{
     Binary, Contract, DType, Graph, Label, Op, Optimizer, Output, Real, Reduction, Source, Type, Unary,
     ValueId,
@@ -97,15 +97,8 @@ fn model(layers: usize) -> Graph {
 /// The plan of a manner over t devices.
 fn planned(layers: usize, manner: Manner, t: u64, decision: Recompute) -> Plan {
     let mut recipe = Recipe {
-        loss: Loss::Output("loss".to_owned()),
-        optimizer: Optimizer::Sgd { decay: Real(0.0) },
         precision: Precision::Bf16,
-        micro_batches: 1,
-        clip: None,
-        no_decay: NoDecay::default(),
-        recompute: vec![],
-        roles: plan::Roles::default(),
-        spelled: vec![],
+        ..Recipe::new(Loss::Output("loss".to_owned()), Optimizer::Sgd { decay: Real(0.0) })
     };
     let blocks = rewrite::blocks(&train::forward(&model(layers), &recipe).unwrap());
     recipe.recompute = vec![decision; blocks.segments.len()];

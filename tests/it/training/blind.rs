@@ -6,7 +6,7 @@ use files::arrays;
 use files::model_file::{self, ModelFile};
 use import::Bindings;
 use kernels::{Array, evaluate};
-use plan::{Loss, NoDecay, Plan, Precision, Recipe, Recompute};
+use plan::{Loss, Plan, Precision, Recipe, Recompute};
 use planner_ir::{Layout, Loops, Move, Op, Partition, State, StateKind, Type};
 use rewrite::Steps;
 use search::{MachinePrices, Prices, Work};
@@ -110,15 +110,11 @@ impl Case {
 
     fn prepared(&self, decision: &Recompute) -> Prepared {
         let recipe = Recipe {
-            loss: Loss::CrossEntropy { logits: "logits".to_owned(), labels: "labels".to_owned() },
-            optimizer: SGD,
             precision: Precision::F32,
-            micro_batches: 1,
-            clip: None,
-            no_decay: NoDecay::default(),
-            recompute: vec![],
-            roles: plan::Roles::default(),
-            spelled: vec![],
+            ..Recipe::new(
+                Loss::CrossEntropy { logits: "logits".to_owned(), labels: "labels".to_owned() },
+                SGD,
+            )
         };
         let decisions = Decisions::Only(decision.clone());
         let training = Training { recipe, decisions, phases: Phases::Together };

@@ -9,7 +9,7 @@ use files::model_file::{self, ModelFile};
 use import::Bindings;
 use kernels::Array;
 use lower::Program;
-use plan::{Loss, NoDecay, Plan, Precision, Recipe, Recompute, Roles};
+use plan::{Loss, Plan, Precision, Recipe, Recompute, Roles};
 use planner_ir::{DType, Graph, Op, Optimizer, Real, Source};
 use run::Session;
 
@@ -123,15 +123,9 @@ impl Case {
         let there = |name: &&String| self.file.model.weights().iter().any(|it| it.0 == name.as_str());
         let frozen = self.parameters.keys().filter(untrained).filter(there).cloned().collect();
         let recipe = Recipe {
-            loss: Loss::Output("loss".to_owned()),
-            optimizer,
             precision: Precision::F32,
-            micro_batches: 1,
-            clip: None,
-            no_decay: NoDecay::default(),
-            recompute: vec![],
             roles: Roles { frozen, ..Roles::default() },
-            spelled: vec![],
+            ..Recipe::new(Loss::Output("loss".to_owned()), optimizer)
         };
         Training { recipe, decisions: Decisions::Only(decision), phases: Phases::Together }
     }

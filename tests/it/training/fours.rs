@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 
 use kernels::Array;
-use plan::{Loss, NoDecay, Precision, Recipe, Recompute, Roles};
+use plan::{Loss, Precision, Recipe, Recompute};
 use planner_ir::{Op, Optimizer, Real, Source, State, StateKind, parse_graph};
 use run::Reference;
 
@@ -44,15 +44,8 @@ fn numbers(shape: [u64; 2], salt: u64) -> Array {
 /// What one step of a rate of 1 takes from the weights, which is their gradient; with the seed of its chances.
 fn gradients(precision: Precision, seed: i64) -> BTreeMap<String, Vec<f64>> {
     let recipe = Recipe {
-        loss: Loss::Output("loss".to_owned()),
-        optimizer: Optimizer::Sgd { decay: Real(0.0) },
         precision,
-        micro_batches: 1,
-        clip: None,
-        no_decay: NoDecay::default(),
-        recompute: vec![],
-        roles: Roles::default(),
-        spelled: vec![],
+        ..Recipe::new(Loss::Output("loss".to_owned()), Optimizer::Sgd { decay: Real(0.0) })
     };
     let blocks = rewrite::blocks(&train::forward(&parse_graph(MODEL).unwrap(), &recipe).unwrap());
     let recompute = vec![Recompute::Nothing; blocks.segments.len()];

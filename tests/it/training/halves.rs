@@ -6,7 +6,7 @@ use driver::pipeline;
 use files::model_file::{self, ModelFile};
 use import::Bindings;
 use kernels::Array;
-use plan::{Loss, NoDecay, Precision, Recipe, Recompute};
+use plan::{Loss, Precision, Recipe, Recompute};
 use planner_ir::{DType, Graph, Node, Op, Source, State, StateKind, Type};
 use run::Reference;
 
@@ -24,17 +24,7 @@ fn recipe(loss: &str, precision: Precision) -> Recipe {
         Some((logits, labels)) => Loss::CrossEntropy { logits: logits.to_owned(), labels: labels.to_owned() },
         None => Loss::Output(loss.to_owned()),
     };
-    Recipe {
-        loss,
-        optimizer: ADAMW,
-        precision,
-        micro_batches: 1,
-        clip: Some(1.0),
-        no_decay: NoDecay::default(),
-        recompute: vec![],
-        roles: plan::Roles::default(),
-        spelled: vec![],
-    }
+    Recipe { precision, clip: Some(1.0), ..Recipe::new(loss, ADAMW) }
 }
 
 /// The step of a model as it was imported.

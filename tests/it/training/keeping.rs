@@ -5,7 +5,7 @@ use std::path::Path;
 use driver::pipeline::{self, Decisions, Phases, Prepared, Target, Training};
 use files::model_file::{self, ModelFile};
 use import::Bindings;
-use plan::{Loss, NoDecay, Plan, Precision, Recipe, Recompute};
+use plan::{Loss, Plan, Precision, Recipe, Recompute};
 use planner_ir::{Graph, Optimizer};
 
 use super::cases::{self, ADAMW, Case, MOMENTUM, SGD, parted};
@@ -81,17 +81,7 @@ fn bytes_model() -> (ModelFile, Graph, Recipe) {
     let bindings = Bindings { dims: dims.into(), ..Bindings::default() };
     let imported = pipeline::import(&file, &bindings, &mut |_, _| {}).unwrap();
     let loss = Loss::CrossEntropy { logits: "logits".to_owned(), labels: "labels".to_owned() };
-    let recipe = Recipe {
-        loss,
-        optimizer: ADAMW,
-        precision: Precision::F32,
-        micro_batches: 1,
-        clip: None,
-        no_decay: NoDecay::default(),
-        recompute: vec![],
-        roles: plan::Roles::default(),
-        spelled: vec![],
-    };
+    let recipe = Recipe { precision: Precision::F32, ..Recipe::new(loss, ADAMW) };
     (file, imported, recipe)
 }
 

@@ -1,7 +1,7 @@
 //! Losses of labels whose scores are masked: spelled out, their gradients are those of the whole.
 
 use kernels::Array;
-use plan::{Loss, NoDecay, Precision, Recipe, Recompute};
+use plan::{Loss, Precision, Recipe, Recompute};
 use planner_ir::{Binary, DType, Graph, Op, Output, Reduction, Source, State, StateKind, Type};
 use rewrite::Blocks;
 use run::Reference;
@@ -41,15 +41,10 @@ fn blocks() -> Blocks {
 fn trained(spelled: &[usize], mask: &[f32]) -> (f64, Vec<f64>) {
     let blocks = blocks();
     let recipe = Recipe {
-        loss: Loss::Output("loss".to_owned()),
-        optimizer: SGD,
         precision: Precision::F32,
-        micro_batches: 1,
-        clip: None,
-        no_decay: NoDecay::default(),
         recompute: vec![Recompute::Nothing; blocks.segments.len()],
-        roles: plan::Roles::default(),
         spelled: spelled.to_vec(),
+        ..Recipe::new(Loss::Output("loss".to_owned()), SGD)
     };
     let graph = train::step(&blocks, &recipe).unwrap().graph;
     planner_ir::verify(&graph).unwrap();

@@ -42,15 +42,8 @@ const SQUARES: &str = r#"graph "squares" {
 /// The training step of the small model.
 fn squares() -> Graph {
     let recipe = Recipe {
-        loss: plan::Loss::Output("loss".to_owned()),
-        optimizer: SGD,
         precision: Precision::Bf16Stochastic,
-        micro_batches: 1,
-        clip: None,
-        no_decay: plan::NoDecay::default(),
-        recompute: vec![],
-        roles: plan::Roles::default(),
-        spelled: vec![],
+        ..Recipe::new(plan::Loss::Output("loss".to_owned()), SGD)
     };
     let forward = train::forward(&parse_graph(SQUARES).unwrap(), &recipe).unwrap();
     let blocks = rewrite::blocks(&forward);

@@ -117,15 +117,9 @@ fn what_is_no_row_of_a_norm_is_not_counted_and_what_is_of_every_micro_batch_is()
     let mut plan = moving(gather, 0.3);
     assert!(!brings_together(&plan));
     plan.recipe = Some(Recipe {
-        loss: plan::Loss::Output("loss".to_owned()),
-        optimizer: Optimizer::Sgd { decay: Real(0.0) },
         precision: plan::Precision::F32,
         micro_batches: 4,
-        clip: None,
-        no_decay: plan::NoDecay::default(),
-        recompute: vec![],
-        roles: plan::Roles::default(),
-        spelled: vec![],
+        ..Recipe::new(plan::Loss::Output("loss".to_owned()), Optimizer::Sgd { decay: Real(0.0) })
     });
     assert!(brings_together(&plan));
 }

@@ -23,15 +23,13 @@ const MICRO_BATCHES: u64 = 8;
 
 fn recipe() -> Recipe {
     Recipe {
-        loss: Loss::CrossEntropy { logits: "logits".to_owned(), labels: "labels".to_owned() },
-        optimizer: Optimizer::Sgd { decay: Real(0.0) },
         precision: Precision::Bf16,
         micro_batches: MICRO_BATCHES,
-        clip: None,
         no_decay: NoDecay { names: vec![], vectors: true },
-        recompute: vec![],
-        roles: plan::Roles::default(),
-        spelled: vec![],
+        ..Recipe::new(
+            Loss::CrossEntropy { logits: "logits".to_owned(), labels: "labels".to_owned() },
+            Optimizer::Sgd { decay: Real(0.0) },
+        )
     }
 }
 

@@ -219,15 +219,10 @@ fn trained(given: &Given<'_>, planned: &Planned) -> Result<Step, Failure> {
 
 fn recipe() -> Recipe {
     Recipe {
-        loss: Loss::CrossEntropy { logits: "logits".to_owned(), labels: "labels".to_owned() },
-        optimizer: ADAMW,
         precision: Precision::Bf16,
-        micro_batches: 1,
         clip: Some(1.0),
         no_decay: NoDecay { names: vec![], vectors: true },
-        recompute: vec![],
-        roles: plan::Roles::default(),
-        spelled: vec![],
+        ..Recipe::new(Loss::CrossEntropy { logits: "logits".to_owned(), labels: "labels".to_owned() }, ADAMW)
     }
 }
 

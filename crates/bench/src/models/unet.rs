@@ -12,7 +12,7 @@ use import::Bindings;
 use kernels::Array;
 use model_zoo::folder::Writer;
 use model_zoo::unet::{Size, write};
-use plan::{Loss, NoDecay, Precision, Recipe, Recompute};
+use plan::{Loss, Precision, Recipe, Recompute};
 use planner_ir::{Mesh, Optimizer, Real};
 use rewrite::Steps;
 use schedule::Kind;
@@ -52,15 +52,12 @@ fn losses(stages: u64, devices: u64, kind: Kind) -> Vec<f64> {
     let file = model_file::open(&path).expect("is a model");
     let graph = pipeline::import(&file, &Bindings::default(), &mut |_, _| {}).expect("imported");
     let recipe = Recipe {
-        loss: Loss::Output("loss".to_owned()),
-        optimizer: Optimizer::Momentum { momentum: Real(0.9), decay: Real(0.0) },
         precision: Precision::F32,
         micro_batches: MICRO_BATCHES,
-        clip: None,
-        no_decay: NoDecay::default(),
-        recompute: vec![],
-        roles: plan::Roles::default(),
-        spelled: vec![],
+        ..Recipe::new(
+            Loss::Output("loss".to_owned()),
+            Optimizer::Momentum { momentum: Real(0.9), decay: Real(0.0) },
+        )
     };
     let forward = Forward::of(&file, &graph, &recipe).expect("derived").again(&Recompute::Full);
     let machine = machine::named(&format!("cpu-{}x", stages * devices), None).expect("is known");

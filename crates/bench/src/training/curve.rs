@@ -91,15 +91,14 @@ impl Trial {
 
     fn training(&self) -> pipeline::Training {
         let recipe = Recipe {
-            loss: Loss::CrossEntropy { logits: "logits".to_owned(), labels: "labels".to_owned() },
-            optimizer: ADAMW,
             precision: Precision::F32,
             micro_batches: self.micro_batches,
             clip: Some(CLIP),
             no_decay: NoDecay { names: vec![], vectors: true },
-            recompute: vec![],
-            roles: plan::Roles::default(),
-            spelled: vec![],
+            ..Recipe::new(
+                Loss::CrossEntropy { logits: "logits".to_owned(), labels: "labels".to_owned() },
+                ADAMW,
+            )
         };
         let decisions = pipeline::Decisions::Only(self.recompute.clone());
         pipeline::Training { recipe, decisions, phases: pipeline::Phases::Together }

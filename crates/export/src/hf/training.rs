@@ -129,7 +129,7 @@ fn distributed(strategy: &Strategy) -> Vec<Argument> {
     if strategy.zero == 2 {
         all.push(("fsdp_plan", format!("{{\"{}.*\": \"keep_full_weight\"}}", strategy.prefix)));
     }
-    if strategy.element == DType::BF16 && strategy.masters && sharded > 1 {
+    if strategy.element == DType::BF16 && strategy.masters.is_some() && sharded > 1 {
         all.push(("fsdp_mixed_precision", "True".to_owned()));
     }
     if strategy.experts > 1 {
@@ -154,7 +154,7 @@ fn arguments(strategy: &Strategy) -> Vec<Argument> {
     ];
     let mut say = |name: &'static str, value: &dyn ToString| all.push((name, value.to_string()));
     match strategy.element {
-        DType::BF16 if strategy.masters => say("bf16", &"True"),
+        DType::BF16 if strategy.masters.is_some() => say("bf16", &"True"),
         DType::F16 => say("fp16", &"True"),
         _ => {}
     }
@@ -190,7 +190,7 @@ fn arguments(strategy: &Strategy) -> Vec<Argument> {
 /// In what parameters are kept.
 fn dtype(strategy: &Strategy) -> &'static str {
     match strategy.element {
-        DType::BF16 if !strategy.masters => "bfloat16",
+        DType::BF16 if strategy.masters.is_none() => "bfloat16",
         _ => "float32",
     }
 }

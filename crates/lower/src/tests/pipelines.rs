@@ -1,7 +1,7 @@
 //! Programs of pipelines: what is planted in them is found, and what is right is not.
 
 use plan::{Arrival, Crossing, MachineName, Pipeline, Recipe, Stage};
-use plan::{Loss, NoDecay, Precision, Proof};
+use plan::{Loss, Precision, Proof};
 use planner_ir::{Binary, Contract, Label, Layout, Mesh, Op, Optimizer, Phase, Real, StateKind};
 use schedule::Kind as Order;
 
@@ -86,15 +86,9 @@ pub(super) fn staged(groups: usize, chunks: usize, order: Order) -> Pipeline {
         stages: (0..stages).map(stage).collect(),
         crossings: (0..stages - 1).flat_map(between).collect(),
         recipe: Recipe {
-            loss: Loss::Output("loss".to_owned()),
-            optimizer: SGD,
             precision: Precision::F32,
             micro_batches: MICRO_BATCHES,
-            clip: None,
-            no_decay: NoDecay::default(),
-            recompute: vec![],
-            roles: plan::Roles::default(),
-            spelled: vec![],
+            ..Recipe::new(Loss::Output("loss".to_owned()), SGD)
         },
         estimate: vec![],
         memory: vec![],

@@ -1,25 +1,63 @@
-//! Rules of parameters that are rounded by chance.
+//! Rules of parameters in less than f32: where they are in f32, or how they are rounded.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use planner_ir::{Binary, DType, Graph, Node, Op, Source, StateKind, ValueId};
 
 use super::{Violations, operation_name};
 use crate::pipeline::Pipeline;
 use crate::plan::Plan;
-use crate::recipe::Precision;
+use crate::recipe::{Masters, Precision};
 
 /// Adds what is violated in a training step.
-pub(super) fn check(plan: &Plan, precision: Precision, found: &mut Violations) {
+pub(super) fn check(plan: &Plan, (precision, masters): (Precision, Masters), found: &mut Violations) {
     match precision {
-        Precision::Bf16Stochastic => rounded(plan, found),
+        Precision::Bf16Stochastic => {
+            if masters != Masters::Beside {
+                let message = format!("says that masters are {masters}, expected none with `{precision}`");
+                found.add("precision", "recipe", message);
+            }
+            rounded(plan, found);
+        }
         Precision::F32
         | Precision::Bf16
         | Precision::Fp8
         | Precision::Fp8Delayed
         | Precision::Mxfp8
         | Precision::Nvfp4
-        | Precision::File => not_rounded(plan, precision, found),
+        | Precision::File => {
+            not_rounded(plan, precision, found);
+            in_full(plan, masters, found);
+        }
+    }
+}
+
+/// Of a step whose parameters are in f32: beside fewer bits, or alone.
+fn in_full(plan: &Plan, masters: Masters, found: &mut Violations) {
+    let graph = &plan.graph;
+    let states = || {
+        graph.value_ids().filter_map(|value| match &graph.value(value).source {
+            Source::State(state) => Some((value, state)),
+            _ => None,
+        })
+    };
+    let known: BTreeSet<&str> =
+        states().filter(|it| it.1.kind == StateKind::Master).map(|it| it.1.name.as_str()).collect();
+    for (value, state) in states() {
+        let dtype = graph.type_of(value).dtype;
+        let message = match (state.kind, masters) {
+            (StateKind::Master, Masters::Alone) => {
+                "is a master, expected none where parameters are in f32 alone".to_owned()
+            }
+            (StateKind::Parameter, Masters::Alone) if dtype.is_half() => {
+                format!("is a parameter in {dtype}, expected f32 alone")
+            }
+            (StateKind::Parameter, Masters::Beside) if dtype.is_half() && !known.contains(&*state.name) => {
+                format!("is a parameter in {dtype}, expected a master beside it")
+            }
+            _ => continue,
+        };
+        found.add("precision", format!("state %{}", value.0), message);
     }
 }
 

@@ -96,7 +96,7 @@ fn recipe(plan: &Plan, found: &mut Violations) {
     }
     labels(plan, recipe, found);
     roles(plan, recipe, found);
-    rounding::check(plan, recipe.precision, found);
+    rounding::check(plan, (recipe.precision, recipe.masters), found);
     narrow::check(plan, recipe.precision, found);
     for (node, it) in plan.graph.nodes.iter().enumerate() {
         if let Op::Update(optimizer) = it.op

@@ -58,7 +58,7 @@ fn times(plan: &Plan, found: &mut Violations) -> f64 {
 /// there is of the rest; and beside exchanges that are waited for, no more than they take, nor than gradients of
 /// parameters.
 fn hidden(plan: &Plan, found: &mut Violations) {
-    let (graph, prepared, for_sums) = (&plan.graph, plan.graph.prepared(), plan.graph.for_sums());
+    let (graph, known, for_sums) = (&plan.graph, plan.graph.known_before(), plan.graph.for_sums());
     // Of forward and backward, what stands in the way and what does not; of what does, exchanges for gradients of
     // values, and what gradients of parameters take.
     let mut sums = [[0.0; 2]; 2];
@@ -77,7 +77,7 @@ fn hidden(plan: &Plan, found: &mut Violations) {
         let is_weight = match &graph.value(transfer.value).source {
             Source::Input(_) => false,
             Source::Weight(_) | Source::State(_) => true,
-            Source::Result { .. } => prepared[transfer.value.0],
+            Source::Result { .. } => known[transfer.value.0],
         };
         let is_gradient = match &graph.value(transfer.value).source {
             Source::Result { node, .. } => {

@@ -7,8 +7,8 @@ use schedule::Kind;
 use super::maker::{self, Steps};
 use super::with_memory;
 use crate::{
-    Arrival, Crossing, Holding, Loss, MachineName, NoDecay, Pipeline, Plan, Precision, Proof, Recipe,
-    Recompute, Stage, Term,
+    Arrival, Crossing, Holding, Loss, MachineName, Pipeline, Plan, Precision, Proof, Recipe, Recompute,
+    Stage, Term,
 };
 
 /// A pipeline of some stages `x = x w` on one or two devices each.
@@ -34,15 +34,11 @@ fn of_stages(
     let stages = groups * chunks;
     let each = u.int_in_range(1..=2_u64)?;
     let recipe = Recipe {
-        loss: Loss::Output("loss".to_owned()),
-        optimizer: OPTIMIZER,
         precision,
         micro_batches: 6,
-        clip: None,
-        no_decay: NoDecay::default(),
         recompute: vec![Recompute::Nothing; stages],
         roles: crate::Roles::default(),
-        spelled: vec![],
+        ..Recipe::new(Loss::Output("loss".to_owned()), OPTIMIZER)
     };
     let schedule = kind.schedule(groups, chunks, 6).expect("six are a multiple of one, two and three");
     let stage = |number: usize, u: &mut Unstructured<'_>| {

@@ -7,7 +7,7 @@ use planner_ir::{
 };
 
 use super::{maker, with_memory};
-use crate::{Assignment, Copy, Loss, NoDecay, Plan, Precision, Recipe, Recompute};
+use crate::{Assignment, Copy, Loss, Plan, Precision, Recipe, Recompute};
 
 /// How a step is partitioned: over which axis, if any.
 #[derive(Clone, Copy, Debug)]
@@ -130,20 +130,14 @@ pub(crate) fn step(mesh: &str, ways: Ways<'_>, micro_batches: u64) -> Plan {
     plan.outputs = vec![Copy::Made];
     plan.estimate = maker::estimate(&plan);
     plan.recipe = Some(Recipe {
-        loss: Loss::Output("loss".to_owned()),
-        optimizer: Optimizer::AdamW {
-            beta1: Real(0.9),
-            beta2: Real(0.95),
-            epsilon: Real(1e-8),
-            decay: Real(0.125),
-        },
         precision: Precision::F32,
         micro_batches,
-        clip: None,
-        no_decay: NoDecay::default(),
         recompute: vec![Recompute::Nothing],
         roles: crate::Roles::default(),
-        spelled: vec![],
+        ..Recipe::new(
+            Loss::Output("loss".to_owned()),
+            Optimizer::AdamW { beta1: Real(0.9), beta2: Real(0.95), epsilon: Real(1e-8), decay: Real(0.125) },
+        )
     });
     with_memory(plan)
 }

@@ -6,7 +6,7 @@ use std::fmt::Write;
 use arbtest::arbitrary::{Result, Unstructured};
 use planner_ir::{Graph, Optimizer, Real, parse_graph};
 
-use crate::{Constant, Loss, NoDecay, Precision, Recipe, Recompute, Roles, Tie, Why};
+use crate::{Constant, Loss, Masters, NoDecay, Precision, Recipe, Recompute, Roles, Tie, Why};
 
 /// A training step of a few products, and how it was asked for.
 pub(crate) fn random(u: &mut Unstructured<'_>) -> Result<(Graph, Recipe)> {
@@ -19,19 +19,12 @@ pub(crate) fn random(u: &mut Unstructured<'_>) -> Result<(Graph, Recipe)> {
     let layers = u.int_in_range(1..=2)?;
     let kept = Recompute::AllBut(vec![0, 3]);
     let recompute = [Recompute::Nothing, Recompute::Selective, Recompute::Full, kept];
+    let precision =
+        *u.choose(&[Precision::F32, Precision::Bf16, Precision::Bf16Stochastic, Precision::File])?;
+    let masters = *u.choose(&[Masters::Beside, Masters::Alone])?;
     let recipe = Recipe {
-        loss: if u.arbitrary()? {
-            Loss::Output("loss".to_owned())
-        } else {
-            Loss::CrossEntropy { logits: "logits".to_owned(), labels: "labels".to_owned() }
-        },
-        optimizer,
-        precision: *u.choose(&[
-            Precision::F32,
-            Precision::Bf16,
-            Precision::Bf16Stochastic,
-            Precision::File,
-        ])?,
+        precision,
+        masters: if precision == Precision::Bf16Stochastic { Masters::Beside } else { masters },
         micro_batches: u.int_in_range(1..=4)?,
         clip: if u.arbitrary()? { Some(1.5) } else { None },
         no_decay: NoDecay {
@@ -41,6 +34,14 @@ pub(crate) fn random(u: &mut Unstructured<'_>) -> Result<(Graph, Recipe)> {
         recompute: (0..layers).map(|_| u.choose(&recompute).cloned()).collect::<Result<_>>()?,
         roles: roles(u)?,
         spelled: if u.arbitrary()? { (0..layers).collect() } else { vec![] },
+        ..Recipe::new(
+            if u.arbitrary()? {
+                Loss::Output("loss".to_owned())
+            } else {
+                Loss::CrossEntropy { logits: "logits".to_owned(), labels: "labels".to_owned() }
+            },
+            optimizer,
+        )
     };
     let decays: Vec<bool> = (0..layers).map(|_| u.arbitrary()).collect::<Result<_>>()?;
     let graph = parse_graph(&text(&recipe, &decays)).expect("the text is that of a graph");
@@ -67,7 +68,9 @@ fn text(recipe: &Recipe, decays: &[bool]) -> String {
     let mut program = Program::default();
     let half = recipe.precision != Precision::F32;
     let alone = recipe.precision == Precision::Bf16Stochastic;
+    let full = recipe.masters == Masters::Alone;
     let (number, shape) = (if half { "bf16" } else { "f32" }, "[16,16]");
+    let kept = if full { "f32" } else { number };
     let x = program.source("input \"x\"", &format!("{number}[8,16]"));
     let rate = program.source("input \"rate\"", "f32[]");
     let step = program.source("input \"step\"", "f32[]");
@@ -76,8 +79,8 @@ fn text(recipe: &Recipe, decays: &[bool]) -> String {
     let total = program.source("total \"loss\"", "f32[]");
     let moments = ["first_moment", "second_moment"];
     let layer = |program: &mut Program, it: usize| Layer {
-        parameter: program.source(&format!("parameter \"w{it}\""), &format!("{number}{shape}")),
-        master: (half && !alone)
+        parameter: program.source(&format!("parameter \"w{it}\""), &format!("{kept}{shape}")),
+        master: (half && !alone && !full)
             .then(|| program.source(&format!("master \"w{it}\""), &format!("f32{shape}"))),
         moments: moments[..recipe.optimizer.moments()]
             .iter()
@@ -85,13 +88,18 @@ fn text(recipe: &Recipe, decays: &[bool]) -> String {
             .collect(),
         gradient: program.source(&format!("gradient \"w{it}\""), &format!("f32{shape}")),
     };
+    // Where only what is used is in bf16, it is made in each phase.
+    let used = |program: &mut Program, phase: &str, layer: &Layer| match half && full {
+        true => program.op(phase, &format!("cast to=bf16 %{}", layer.parameter), &format!("bf16{shape}")),
+        false => layer.parameter,
+    };
     let layers: Vec<Layer> = (0..decays.len()).map(|it| layer(&mut program, it)).collect();
     // Forward.
     let type_ = format!("{number}[8,16]");
     let mut last = program.op("", &format!("contract \"ab,bc->ac\" %{x} %{table}"), &type_);
     let mut kept = Vec::new();
     for layer in &layers {
-        let turned = format!("transpose permutation=[1,0] %{}", layer.parameter);
+        let turned = format!("transpose permutation=[1,0] %{}", used(&mut program, "", layer));
         let turned = program.op("", &turned, &format!("{number}{shape}"));
         let product = format!("contract \"ab,cb->ac\" %{last} %{turned}");
         let product = program.op("", &product, &type_);
@@ -116,7 +124,8 @@ fn text(recipe: &Recipe, decays: &[bool]) -> String {
         let sum = program.op(" in gradient", &sum, &format!("f32{shape}"));
         program.carried.push((layer.gradient, sum));
         sums.push(sum);
-        let back = format!("contract \"ac,bc->ab\" %{of_product} %{}", layer.parameter);
+        let parameter = used(&mut program, " in backward", layer);
+        let back = format!("contract \"ac,bc->ab\" %{of_product} %{parameter}");
         gradient = program.op(" in backward", &back, &type_);
     }
     // Update.

@@ -29,9 +29,9 @@ impl Assembly<'_> {
         }
     }
 
-    /// Whether a value is prepared, and whether sums of gradients are all that becomes of it.
+    /// Whether a value is known before a micro-batch, and whether sums of gradients are all that becomes of it.
     pub(super) fn known(&self, value: ValueId) -> [bool; 2] {
-        [self.space.prepared[value.0], self.for_sums[value.0]]
+        [self.known_before[value.0], self.for_sums[value.0]]
     }
 
     /// When a value is used: before the operation of that number.

@@ -147,15 +147,14 @@ pub(crate) fn products(layers: u64, rows: u64, hidden: u64, classes: u64) -> Gra
 pub(crate) fn recipe(precision: Precision, micro_batches: u64) -> Recipe {
     let [beta1, beta2, epsilon, decay] = [0.9, 0.95, 1e-8, 0.1].map(Real);
     Recipe {
-        loss: Loss::CrossEntropy { logits: "logits".to_owned(), labels: "labels".to_owned() },
-        optimizer: Optimizer::AdamW { beta1, beta2, epsilon, decay },
         precision,
         micro_batches,
         clip: Some(1.0),
         no_decay: NoDecay { names: vec![], vectors: true },
-        recompute: vec![],
-        roles: plan::Roles::default(),
-        spelled: vec![],
+        ..Recipe::new(
+            Loss::CrossEntropy { logits: "logits".to_owned(), labels: "labels".to_owned() },
+            Optimizer::AdamW { beta1, beta2, epsilon, decay },
+        )
     }
 }
 

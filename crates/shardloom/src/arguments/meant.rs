@@ -9,7 +9,7 @@ use launch::arguments::RunDevice;
 
 use super::ShapeName;
 use super::outputs::WRITING;
-use super::recipe::OptimizerName;
+use super::recipe::{OptimizerName, PrecisionName};
 use super::{Arguments, Command, Dumped, Mode, PlanArguments, StageName, Stages};
 
 /// Options of commands, and where they mean something.
@@ -61,6 +61,14 @@ fn suits(command: &Command) -> bool {
         (None, Some(_)) => !trains(command),
         _ => true,
     })
+}
+
+/// Whether a plan may have parameters in less than f32 and in f32.
+fn has_masters(command: &Command) -> bool {
+    let is_one = |it: &PlanArguments| {
+        matches!(it.recipe.precision, PrecisionName::Fp32 | PrecisionName::Bf16Stochastic)
+    };
+    trains(command) && !planned(command).is_some_and(is_one)
 }
 
 fn optimizer(command: &Command) -> Option<OptimizerName> {
@@ -155,6 +163,14 @@ const ROWS: &[Row] = &[
             "untie",
         ],
         meant: Where(trains, "`--mode train`"),
+    },
+    Row {
+        commands: PLAN,
+        options: &["masters"],
+        meant: Where(
+            has_masters,
+            "`--mode train` and precisions but fp32, in which parameters are, and bf16-stochastic, which has no masters",
+        ),
     },
     Row {
         commands: PLAN,

@@ -3,7 +3,7 @@
 use clap::{Args, ValueEnum};
 use driver::pipeline::{Decisions, Phases};
 use files::Failure;
-use plan::{Loss, NoDecay, Precision, Recipe, Recompute, Roles};
+use plan::{Loss, Masters, NoDecay, Precision, Recipe, Recompute, Roles};
 use planner_ir::{Optimizer, Real};
 
 /// What a model is planned for.
@@ -47,6 +47,15 @@ pub enum PrecisionName {
     Mxfp8,
     /// As bf16, with the matrix products of linear layers in NVFP4 but for the last 15 % of layers.
     Nvfp4,
+}
+
+/// Where parameters are in f32, if the model computes with less.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub enum MastersName {
+    /// Beside parameters in the precision of the computation, which each step makes anew: as Megatron-LM and DeepSpeed.
+    Beside,
+    /// Alone: parameters are converted where they are used, before they are gathered, as FSDP with mixed precision.
+    Alone,
 }
 
 /// What of a block is recomputed for its gradients.
@@ -108,6 +117,10 @@ pub struct RecipeArguments {
     /// Precision of the computation
     #[arg(long, value_enum, default_value = "file")]
     pub precision: PrecisionName,
+    /// Where parameters are in f32, if the model computes with less [default: alone with `--for torchtitan` and `hf`,
+    /// which have no others, else beside]
+    #[arg(long, value_enum)]
+    pub masters: Option<MastersName>,
     /// Number of micro-batches in a step; the model's dimensions are those of one
     #[arg(long, value_name = "N", default_value = "1", value_parser = clap::value_parser!(u64).range(1..=65536))]
     pub microbatches: u64,
@@ -129,9 +142,9 @@ pub enum PhasesName {
 }
 
 impl RecipeArguments {
-    /// The recipe, if the model is to be trained, without its decisions about blocks. Options that mean nothing
-    /// to it have been refused.
-    pub(crate) fn recipe(&self) -> Result<Option<Recipe>, Failure> {
+    /// The recipe, if the model is to be trained, for what runs it, without its decisions about blocks. Options that
+    /// mean nothing to it have been refused.
+    pub(crate) fn recipe(&self, runtime: Option<export::Target>) -> Result<Option<Recipe>, Failure> {
         if self.mode != Mode::Train {
             return Ok(None);
         }
@@ -142,8 +155,6 @@ impl RecipeArguments {
         let (vectors, names): (Vec<String>, Vec<String>) =
             self.no_decay.iter().cloned().partition(|pattern| pattern == "vectors");
         Ok(Some(Recipe {
-            loss,
-            optimizer: self.optimizer(),
             precision: match self.precision {
                 PrecisionName::Fp32 => Precision::F32,
                 PrecisionName::Bf16 => Precision::Bf16,
@@ -154,13 +165,24 @@ impl RecipeArguments {
                 PrecisionName::Nvfp4 => Precision::Nvfp4,
                 PrecisionName::File => Precision::File,
             },
+            masters: self.masters(runtime),
             micro_batches: self.microbatches,
             clip: self.clip,
             no_decay: NoDecay { names, vectors: !vectors.is_empty() },
-            recompute: vec![],
             roles: self.asked(),
-            spelled: vec![],
+            ..Recipe::new(loss, self.optimizer())
         }))
+    }
+
+    /// Where parameters are in f32.
+    fn masters(&self, runtime: Option<export::Target>) -> Masters {
+        match self.masters {
+            Some(MastersName::Beside) => Masters::Beside,
+            Some(MastersName::Alone) => Masters::Alone,
+            // They are nowhere.
+            None if self.precision == PrecisionName::Bf16Stochastic => Masters::Beside,
+            None => runtime.map_or_else(Masters::default, export::Target::masters),
+        }
     }
 
     /// The graph of a configuration that this is planned with, for what runs it.

@@ -146,7 +146,7 @@ fn ways<'a>(
 
 /// How a model is trained in stages.
 fn recipe(arguments: &PlanArguments) -> Result<Recipe, Failure> {
-    arguments.recipe.recipe()?.ok_or_else(|| {
+    arguments.recipe.recipe(arguments.runtime)?.ok_or_else(|| {
         Failure::Usage("a plan in stages is one to train, expected `--mode train` and a loss".to_owned())
     })
 }

@@ -2,7 +2,7 @@
 
 use std::fmt::Write as _;
 
-use plan::{Loss, NoDecay, Precision, Recipe, Recompute};
+use plan::{Loss, Precision, Recipe, Recompute};
 use planner_ir::{DType, Graph, Nvfp4, Op, Optimizer, Phase, Real, Source, State, parse_graph, verify};
 
 use super::products::parts;
@@ -34,15 +34,8 @@ fn stepped(graph: &Graph, precision: Precision, again: &Recompute) -> Step {
 
 fn tried(graph: &Graph, precision: Precision, again: &Recompute) -> Result<Step, TrainError> {
     let recipe = Recipe {
-        loss: Loss::Output("loss".to_owned()),
-        optimizer: Optimizer::Sgd { decay: Real(0.0) },
         precision,
-        micro_batches: 1,
-        clip: None,
-        no_decay: NoDecay::default(),
-        recompute: vec![],
-        roles: plan::Roles::default(),
-        spelled: vec![],
+        ..Recipe::new(Loss::Output("loss".to_owned()), Optimizer::Sgd { decay: Real(0.0) })
     };
     let blocks = rewrite::blocks(&forward(graph, &recipe).unwrap());
     let recompute = vec![again.clone(); blocks.segments.len()];

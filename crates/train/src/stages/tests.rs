@@ -4,7 +4,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt::Write as _;
 
-use plan::{Loss, NoDecay, Precision, Recipe, Recompute};
+use plan::{Loss, Precision, Recipe, Recompute};
 use planner_ir::{
     CROSSING, Graph, Node, Op, Optimizer, Phase, Real, Source, State, StateKind, ValueId, parse_graph, verify,
 };
@@ -48,15 +48,13 @@ fn model() -> Graph {
 /// The step of the model, and how many blocks it has.
 fn whole(again: &Recompute, clip: Option<f64>, precision: Precision) -> (Step, usize) {
     let recipe = Recipe {
-        loss: Loss::Output("loss".to_owned()),
-        optimizer: Optimizer::Momentum { momentum: Real(0.9), decay: Real(0.0) },
         precision,
         micro_batches: 4,
         clip,
-        no_decay: NoDecay::default(),
-        recompute: vec![],
-        roles: plan::Roles::default(),
-        spelled: vec![],
+        ..Recipe::new(
+            Loss::Output("loss".to_owned()),
+            Optimizer::Momentum { momentum: Real(0.9), decay: Real(0.0) },
+        )
     };
     let mut blocks = rewrite::blocks(&forward(&model(), &recipe).unwrap());
     cut(&mut blocks);

@@ -15,7 +15,7 @@ use files::{arrays, machine, readable};
 use import::Bindings;
 use kernels::Array;
 use lower::Program;
-use plan::{Loss, NoDecay, Precision, Recipe, Recompute};
+use plan::{Loss, Precision, Recipe, Recompute};
 use planner_ir::{Mesh, Op, Optimizer, Real};
 use serde_json::Value;
 
@@ -152,15 +152,9 @@ impl Case {
         let imported = pipeline::import(&self.file, &bindings, &mut |_, _| {})
             .map_err(|error| Failure::file(&self.file.path, error))?;
         let recipe = Recipe {
-            loss: Loss::Output("loss".to_owned()),
-            optimizer: OPTIMIZER,
             precision: Precision::F32,
-            micro_batches: 1,
-            clip: None,
-            no_decay: NoDecay::default(),
-            recompute: vec![],
             roles: plan::Roles { frozen: self.frozen.clone(), ..plan::Roles::default() },
-            spelled: vec![],
+            ..Recipe::new(Loss::Output("loss".to_owned()), OPTIMIZER)
         };
         let training = pipeline::Training {
             recipe,

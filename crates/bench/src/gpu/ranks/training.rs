@@ -224,15 +224,14 @@ impl Trial {
 
     fn recipe(&self) -> Recipe {
         Recipe {
-            loss: Loss::CrossEntropy { logits: "logits".to_owned(), labels: "labels".to_owned() },
-            optimizer: OPTIMIZER,
             precision: self.precision,
             micro_batches: self.micro_batches,
             clip: Some(1.0),
             no_decay: NoDecay { names: vec![], vectors: true },
-            recompute: vec![],
-            roles: plan::Roles::default(),
-            spelled: vec![],
+            ..Recipe::new(
+                Loss::CrossEntropy { logits: "logits".to_owned(), labels: "labels".to_owned() },
+                OPTIMIZER,
+            )
         }
     }
 

@@ -6,15 +6,9 @@ use super::*;
 
 fn recipe(loss: Loss) -> Recipe {
     Recipe {
-        loss,
-        optimizer: Optimizer::Sgd { decay: Real(0.0) },
         precision: plan::Precision::F32,
-        micro_batches: 1,
-        clip: None,
-        no_decay: plan::NoDecay::default(),
-        recompute: vec![],
         roles: ::plan::Roles::default(),
-        spelled: vec![],
+        ..Recipe::new(loss, Optimizer::Sgd { decay: Real(0.0) })
     }
 }
 

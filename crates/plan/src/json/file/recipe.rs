@@ -12,6 +12,9 @@ pub(in crate::json) struct Recipe {
     loss: Loss,
     optimizer: Optimizer,
     precision: Precision,
+    /// Missing where masters are beside parameters.
+    #[serde(default, skip_serializing_if = "Masters::are_beside")]
+    masters: Masters,
     micro_batches: u64,
     /// `null` if gradients are not clipped; never missing.
     #[serde(deserialize_with = "Option::deserialize")]
@@ -82,6 +85,21 @@ enum Precision {
     File,
 }
 
+#[derive(Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+enum Masters {
+    #[default]
+    Beside,
+    Alone,
+}
+
+impl Masters {
+    /// Whether that is not said in files.
+    fn are_beside(&self) -> bool {
+        *self == Self::Beside
+    }
+}
+
 #[derive(Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 struct NoDecay {
@@ -143,6 +161,7 @@ impl Recipe {
             loss,
             optimizer,
             precision,
+            masters,
             micro_batches,
             clip,
             no_decay,
@@ -179,6 +198,10 @@ impl Recipe {
                 recipe::Precision::Mxfp8 => Precision::Mxfp8,
                 recipe::Precision::Nvfp4 => Precision::Nvfp4,
                 recipe::Precision::File => Precision::File,
+            },
+            masters: match masters {
+                recipe::Masters::Beside => Masters::Beside,
+                recipe::Masters::Alone => Masters::Alone,
             },
             micro_batches: *micro_batches,
             clip: *clip,
@@ -239,6 +262,10 @@ impl Recipe {
                 Precision::Mxfp8 => recipe::Precision::Mxfp8,
                 Precision::Nvfp4 => recipe::Precision::Nvfp4,
                 Precision::File => recipe::Precision::File,
+            },
+            masters: match self.masters {
+                Masters::Beside => recipe::Masters::Beside,
+                Masters::Alone => recipe::Masters::Alone,
             },
             micro_batches: self.micro_batches,
             clip: self.clip,

@@ -4,7 +4,9 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use ::plan::json::Content;
 use ::plan::{Assignment, is_called};
-use ::plan::{Generation, Loss, MachineName, ModelFile, NoDecay, Pipeline, Plan, Precision, Recipe, Roles};
+use ::plan::{
+    Generation, Loss, MachineName, Masters, ModelFile, NoDecay, Pipeline, Plan, Precision, Recipe, Roles,
+};
 use cost_models::machine::setting;
 use files::given;
 use planner_ir::{Mesh, NodeId, Optimizer, Phase, Real};
@@ -257,11 +259,24 @@ fn pins(plan: &Plan) -> Vec<String> {
 
 /// The options that a recipe comes of: what was decided of blocks is left open.
 fn words(recipe: &Recipe) -> Vec<String> {
-    let Recipe { loss, optimizer, precision, micro_batches, clip, no_decay, recompute: _, roles, spelled: _ } =
-        recipe;
+    let Recipe {
+        loss,
+        optimizer,
+        precision,
+        masters,
+        micro_batches,
+        clip,
+        no_decay,
+        recompute: _,
+        roles,
+        spelled: _,
+    } = recipe;
     let mut all = [option("--mode", "train"), option::<&Loss>("--loss", loss)].concat();
     if *precision != Precision::File {
         all.extend(option("--precision", precision));
+    }
+    if *masters != Masters::default() {
+        all.extend(option("--masters", masters));
     }
     let decay = match optimizer {
         Optimizer::AdamW { beta1, beta2, epsilon, decay } => {
@@ -334,7 +349,7 @@ mod tests {
         let recipe = |words: Vec<String>| {
             let plan = ["shardloom", "plan", "m.onnx", "--machine", "cpu-1x"].map(str::to_owned);
             match Arguments::try_parse_from(plan.into_iter().chain(words)).unwrap().command {
-                Command::Plan(it) => it.recipe.recipe().unwrap().unwrap(),
+                Command::Plan(it) => it.recipe.recipe(it.runtime).unwrap().unwrap(),
                 other => panic!("{other:?}"),
             }
         };

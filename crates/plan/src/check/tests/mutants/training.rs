@@ -4,7 +4,7 @@ use arbtest::arbitrary::{Result, Unstructured};
 use planner_ir::{AxisId, Carried, DType, Node, Op, Optimizer, Phase, Real, Source, StateKind, ValueId};
 
 use super::{Mutant, computed, equal, operands, other_layout};
-use crate::{Assignment, Copy, Loss, Part, Plan, Precision};
+use crate::{Assignment, Copy, Loss, Masters, Part, Plan, Precision};
 
 pub(super) const TRAINING: &[Mutant] = &[
     ("a state of which nothing takes the place", &["count"], |plan, _| Ok(plan.carried.pop().is_some())),
@@ -214,6 +214,37 @@ pub(super) const TRAINING: &[Mutant] = &[
             _ => false,
         };
         Ok(alone && plan.graph.values.iter_mut().any(moment))
+    }),
+    ("a master beside parameters in f32 alone", &["precision"], |plan, _| {
+        let alone = plan.recipe.as_ref().is_some_and(|it| it.masters == Masters::Alone);
+        let moment = |it: &mut planner_ir::Value| match &mut it.source {
+            Source::State(state) if state.kind == StateKind::FirstMoment => {
+                state.kind = StateKind::Master;
+                true
+            }
+            _ => false,
+        };
+        Ok(alone && plan.graph.values.iter_mut().any(moment))
+    }),
+    ("masters that are elsewhere than the recipe says", &["precision"], |plan, _| {
+        let halves = |it: &planner_ir::Value| match &it.source {
+            Source::State(state) => state.kind == StateKind::Parameter && it.type_.dtype.is_half(),
+            _ => false,
+        };
+        let halves = plan.graph.values.iter().any(halves);
+        let Some(recipe) = &mut plan.recipe else { return Ok(false) };
+        recipe.masters = Masters::Alone;
+        Ok(halves)
+    }),
+    ("a parameter in bf16 without a master", &["precision"], |plan, _| {
+        let master = |it: &mut planner_ir::Value| match &mut it.source {
+            Source::State(state) if state.kind == StateKind::Master => {
+                state.name.push('x');
+                true
+            }
+            _ => false,
+        };
+        Ok(plan.graph.values.iter_mut().any(master))
     }),
     ("a parameter that is rounded to the nearest", &["precision"], |plan, _| {
         let Some(&node) = roundings(plan).first() else { return Ok(false) };
