@@ -433,6 +433,31 @@ fn a_configuration_is_no_setup() {
     assert!(left.err.contains("is the configuration of a model, expected a setup in TOML"), "{}", left.err);
 }
 
+/// A setup may name a configuration: its sizes count where the setup says no others.
+#[test]
+fn a_setup_takes_sizes_from_a_configuration() {
+    let folder = Folder::new("models-setup");
+    let of_run = "machine = \"h100-80g\"\nseq_length = 4096\nworld_size = 8\nglobal_batch_size = 8\n\
+                  use_distributed_optimizer = true\n";
+    let sizes = "num_layers = 32\nhidden_size = 4096\nnum_attention_heads = 32\nnum_query_groups = 8\n\
+                 ffn_hidden_size = 14336\nswiglu = true\nvocab_size = 128256\nkv_channels = 128\n\
+                 untie_embeddings_and_output_weights = true\n";
+    std::fs::copy(root().join("tests/configs/llama3_8b.json"), folder.path("config.json")).unwrap();
+    let priced = |name: &str, text: String| {
+        let path = folder.path(name);
+        std::fs::write(&path, text).unwrap();
+        shardloom(&["predict", "--config", &path, "--json"])
+    };
+    let of = "model_config = \"config.json\"\n";
+    let stated = priced("stated.toml", format!("{of_run}{sizes}"));
+    let named = priced("named.toml", format!("{of_run}{of}"));
+    assert!(named.code == 0 && named.out == stated.out, "{} {}", named.err, stated.err);
+    let other = priced("other.toml", format!("{of_run}{of}num_layers = 16\n"));
+    assert!(other.code == 0 && other.out != stated.out, "{}", other.err);
+    let missing = priced("missing.toml", format!("{of_run}model_config = \"none.json\"\n"));
+    assert!(missing.code == 1 && missing.err.contains("none.json"), "{} {}", missing.code, missing.err);
+}
+
 #[test]
 fn weights_that_do_not_fit_are_refused() {
     let folder = Folder::new("models-weights");

@@ -1,6 +1,7 @@
 //! A plan or a pipeline as a job of stages.
 
 use plan::{Generation, Pipeline, Plan, Recipe};
+use planner_ir::Source;
 use schedule::Schedule;
 
 /// What is exported.
@@ -8,6 +9,7 @@ use schedule::Schedule;
 pub struct Job<'a> {
     content: Content<'a>,
     device: Option<Device>,
+    frequencies: Option<&'a [f64]>,
 }
 
 /// What is known of the devices that it runs on.
@@ -27,24 +29,52 @@ enum Content<'a> {
 }
 
 impl<'a> Job<'a> {
+    fn of(content: Content<'a>) -> Self {
+        Self { content, device: None, frequencies: None }
+    }
+
     /// That of a plan: one stage.
     pub fn of_plan(plan: &'a Plan) -> Self {
-        Self { content: Content::Plan(plan), device: None }
+        Self::of(Content::Plan(plan))
     }
 
     /// That of a pipeline.
     pub fn of_pipeline(pipeline: &'a Pipeline) -> Self {
-        Self { content: Content::Pipeline(pipeline), device: None }
+        Self::of(Content::Pipeline(pipeline))
     }
 
     /// That of generation: its stage is the step of one token.
     pub fn of_generation(generation: &'a Generation) -> Self {
-        Self { content: Content::Generation(generation), device: None }
+        Self::of(Content::Generation(generation))
     }
 
     /// The same on devices of which this is known.
     pub fn on(self, device: Option<Device>) -> Self {
         Self { device, ..self }
+    }
+
+    /// The same with the frequencies of its positions, as the model's file has them.
+    pub fn rotating(self, frequencies: Option<&'a [f64]>) -> Self {
+        Self { frequencies, ..self }
+    }
+
+    /// The frequencies of its positions, if they are known.
+    pub fn frequencies(&self) -> Option<&'a [f64]> {
+        self.frequencies
+    }
+
+    /// The weights that are frequencies of positions, by name, each once.
+    pub fn frequency_names(&self) -> Vec<&'a str> {
+        let mut names: Vec<&str> = Vec::new();
+        for value in self.stages().into_iter().flat_map(|plan| &plan.graph.values) {
+            if let Source::Weight(name) = &value.source
+                && name.contains("inv_freq")
+                && !names.contains(&name.as_str())
+            {
+                names.push(name);
+            }
+        }
+        names
     }
 
     /// What is known of the devices.

@@ -43,7 +43,7 @@ mod vllm; // a command of vLLM
 pub use error::ExportError;
 pub use file::File;
 pub use job::{Device, Job};
-pub use range::{Range, ServingRange};
+pub use range::{Cuts, Range, ServingRange};
 pub use serving::Serving;
 pub use strategy::Strategy;
 pub use target::{Exported, Runs, Target, export};

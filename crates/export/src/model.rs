@@ -1,6 +1,7 @@
 //! The sizes of a model, read off its program.
 
 mod named; // what the names of parameters tell
+mod rotation; // by which base queries and keys are rotated
 pub(crate) mod traits; // what models have that not every decoder has
 mod unlike; // what is not as decoders usually are
 
@@ -11,6 +12,7 @@ use planner_ir::{GatherClass, Graph, Node, Op, OpClass, Pairing, Phase, Source, 
 
 use crate::job::Job;
 
+pub use rotation::Rotation;
 pub use traits::Trait;
 
 /// What of a model frameworks are told; nothing where its program does not have it.
@@ -54,6 +56,8 @@ pub struct Model {
     pub rotary: bool,
     /// How many positions have learned vectors, if some have.
     pub positions: Option<u64>,
+    /// By which frequencies, if the file of the model has them.
+    pub rotation: Option<Rotation>,
     /// How many numbers of a head are rotated.
     pub rotated: Option<u64>,
     /// Whether neighbours are rotated with each other.
@@ -109,7 +113,8 @@ impl Model {
     /// That of a job.
     pub fn of(job: &Job<'_>) -> Self {
         let stages = job.stages();
-        let mut model = Self { tied: true, ..Self::default() };
+        let rotation = job.frequencies().and_then(Rotation::of);
+        let mut model = Self { tied: true, rotation, ..Self::default() };
         for plan in &stages {
             model.look_at(plan);
         }

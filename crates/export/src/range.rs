@@ -11,10 +11,38 @@ pub struct Range {
     pub sequence: bool,
     /// Its schedules; none if it has no pipelines.
     pub schedules: Vec<Kind>,
+    /// Into what it cuts sequences.
+    pub cuts: Cuts,
+}
+
+/// Into what a target cuts sequences.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Cuts {
+    /// A part for each device that shares them.
+    Parts,
+    /// Two parts for each, one from either end, so that all have as much to attend to.
+    ///
+    /// Source: Megatron-LM, `megatron/training/arguments.py`, `validate_args`.
+    Halves,
+    /// The same, whether or not devices share them, and each for tensor parallel devices.
+    ///
+    /// Source: torchtitan, `torchtitan/distributed/parallel_dims.py`, `seq_len_divisor`.
+    HalvesOfAll,
 }
 
 /// All stages of ZeRO; with a pipeline, whose micro-batches add to gradients that are whole, no more than the first.
 pub(crate) const BY_STAGE: [&[u8]; 2] = [&[0, 1, 2, 3], &[0, 1]];
+
+impl Cuts {
+    /// What the tokens of a sequence are a multiple of, with so many devices that share products, and sequences.
+    pub fn multiple(self, tensor: u64, context: u64) -> u64 {
+        match self {
+            Self::HalvesOfAll => tensor.saturating_mul(context).saturating_mul(2),
+            Self::Halves if context > 1 => context.saturating_mul(2),
+            Self::Halves | Self::Parts => context,
+        }
+    }
+}
 
 impl Range {
     /// The highest stage of ZeRO, without and with a pipeline.

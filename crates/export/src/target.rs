@@ -12,7 +12,7 @@ use crate::error::ExportError;
 use crate::file::File;
 use crate::job::Job;
 use crate::model::Model;
-use crate::range::{BY_STAGE, Range, ServingRange};
+use crate::range::{BY_STAGE, Cuts, Range, ServingRange};
 use crate::serving::{self, Serving};
 use crate::strategy::{Read, Strategy, read};
 use crate::{
@@ -169,16 +169,20 @@ impl Target {
             | Self::Trtllm
             | Self::Dynamo(_) => None,
             Self::Torchtitan => {
-                Some(Range { zero: [fsdp; 2], sequence: true, schedules: Kind::ALL.to_vec() })
+                let schedules = Kind::ALL.to_vec();
+                Some(Range { zero: [fsdp; 2], sequence: true, schedules, cuts: Cuts::HalvesOfAll })
             }
-            Self::Hf => Some(Range { zero: [fsdp; 2], sequence: false, schedules: vec![] }),
+            Self::Hf => {
+                let zero = [fsdp; 2];
+                Some(Range { zero, sequence: false, schedules: vec![], cuts: Cuts::Parts })
+            }
             Self::Megatron | Self::Bridge => {
                 let schedules = vec![Kind::OneForwardOneBackward, Kind::Interleaved];
-                Some(Range { zero: BY_STAGE, sequence: true, schedules })
+                Some(Range { zero: BY_STAGE, sequence: true, schedules, cuts: Cuts::Halves })
             }
             Self::Deepspeed => {
                 let schedules = vec![Kind::OneForwardOneBackward];
-                Some(Range { zero: BY_STAGE, sequence: false, schedules })
+                Some(Range { zero: BY_STAGE, sequence: false, schedules, cuts: Cuts::Parts })
             }
         }
     }
@@ -314,6 +318,18 @@ fn keeps(target: Target, strategy: &mut Strategy) -> Option<String> {
     })
 }
 
+/// What is said of sequences that do not fall into the parts that a target cuts them into.
+fn cut(target: Target, range: &Range, strategy: &Strategy, model: &Model) -> Option<String> {
+    let tokens = model.sequence?;
+    let multiple = range.cuts.multiple(strategy.tensor, strategy.context);
+    (!tokens.is_multiple_of(multiple)).then(|| {
+        format!(
+            "sequences of {tokens} tokens: {} refuses what is no multiple of {multiple} with these degrees",
+            target.title()
+        )
+    })
+}
+
 /// What is said of a whole job, and what is lost of it.
 type Whole = Result<(Vec<File>, Vec<String>), ExportError>;
 
@@ -340,6 +356,7 @@ pub fn export(job: &Job<'_>, target: Target) -> Result<Exported, ExportError> {
         };
         let mut strategy = limited(strategy, &range, &mut lost)?;
         lost.extend(keeps(target, &mut strategy));
+        lost.extend(cut(target, &range, &strategy, &model));
         lost.extend(strategy.scaling.and_then(|it| narrow(target, it)));
         if strategy.scaling.is_some() && model.experts.is_some() && target.is_of_megatron() {
             lost.push("experts are in bf16: they would be narrow there, as other products".to_owned());

@@ -110,12 +110,18 @@ pub(crate) struct Config {
     prefix: String,
 }
 
+/// The most layers of a model.
+const MOST_LAYERS: u64 = 10_000;
+
+/// The text of a configuration as JSON: Python writes numbers without bound as no JSON has them.
+pub fn json(text: &str) -> String {
+    text.replace("[0.0, Infinity]", "[0.0, \"Infinity\"]")
+}
+
 impl Config {
     pub(crate) fn parse(text: &str) -> Result<Self> {
-        // Python writes numbers without bound as no JSON has them.
-        let plain = text.replace("[0.0, Infinity]", "[0.0, \"Infinity\"]");
         let value: Value =
-            serde_json::from_str(&plain).map_err(|error| ConfigError::Json(error.to_string()))?;
+            serde_json::from_str(&json(text)).map_err(|error| ConfigError::Json(error.to_string()))?;
         match value {
             Value::Object(object) => Ok(Self::of(object, "")),
             other => Err(ConfigError::Json(format!("found {}", shown(&other)))),
@@ -173,6 +179,37 @@ impl Config {
         let expected = "a whole number above 0";
         let found = self.read(key, expected, |it| it.as_u64().filter(|&it| it > 0))?;
         found.ok_or_else(|| self.missing(key, expected))
+    }
+
+    /// The same, if it is there.
+    pub(crate) fn count_if(&self, key: &str) -> Result<Option<u64>> {
+        if self.value(key).is_some() { self.count(key).map(Some) } else { Ok(None) }
+    }
+
+    pub(crate) fn count_or(&self, key: &str, default: u64) -> Result<u64> {
+        Ok(self.count_if(key)?.unwrap_or(default))
+    }
+
+    /// How many layers a model has: so many that a graph of it can be written.
+    pub(crate) fn layers(&self) -> Result<u64> {
+        const KEY: &str = "num_hidden_layers";
+        match self.count(KEY)? {
+            count if count > MOST_LAYERS => {
+                Err(self.wrong(KEY, format!("a whole number from 1 to {MOST_LAYERS}")))
+            }
+            count => Ok(count),
+        }
+    }
+
+    /// A number above 0.
+    pub(crate) fn positive_or(&self, key: &str, default: f64) -> Result<f64> {
+        let found = self.real_or(key, default)?;
+        if found > 0.0 { Ok(found) } else { Err(self.wrong(key, "a number above 0")) }
+    }
+
+    pub(crate) fn positive(&self, key: &str) -> Result<f64> {
+        let found = self.real(key)?;
+        if found > 0.0 { Ok(found) } else { Err(self.wrong(key, "a number above 0")) }
     }
 
     pub(crate) fn real_if(&self, key: &str) -> Result<Option<f64>> {

@@ -10,7 +10,7 @@ mod rotary; // the angles of rotary embeddings
 mod families; // from configurations to decoders
 mod graph; // from decoders to graphs
 
-pub use config::ConfigError;
+pub use config::{ConfigError, json};
 
 use config::Config;
 use onnx::{Data, Element, Parameter, Writer};

@@ -17,14 +17,14 @@ pub(crate) fn table(config: &Config, rotated: u64, pairing: Pairing) -> Result<T
 
 /// The same with another base where none is said.
 pub(crate) fn table_with(config: &Config, rotated: u64, pairing: Pairing, base: f64) -> Result<Table> {
-    let base = config.real_or("rope_theta", base)?;
+    let base = config.positive_or("rope_theta", base)?;
     // Newer configurations have both in one object.
     let newer = config.inner("rope_parameters")?;
     let older = config.inner("rope_scaling")?;
     let Some(scaling) = newer.as_ref().or(older.as_ref()) else {
         return Ok(plain(base, rotated, pairing));
     };
-    let base = scaling.real_or("rope_theta", base)?;
+    let base = scaling.positive_or("rope_theta", base)?;
     let table = scaled(config, scaling, base, rotated, pairing)?;
     scaling.done("rope_scaling")?;
     Ok(table)
@@ -49,11 +49,11 @@ fn scaled(config: &Config, scaling: &Config, base: f64, size: u64, pairing: Pair
     let (frequencies, factor) = match kind.as_str() {
         "default" => (Frequencies::Fixed(powers), 1.0),
         "linear" => {
-            let factor = scaling.real("factor")?;
+            let factor = scaling.positive("factor")?;
             (Frequencies::Fixed(powers.iter().map(|it| it / factor).collect()), 1.0)
         }
         "dynamic" => {
-            let (factor, length) = (scaling.real("factor")?, config.count("max_position_embeddings")?);
+            let (factor, length) = (scaling.positive("factor")?, config.count("max_position_embeddings")?);
             scaling.pass_over(&["original_max_position_embeddings"]);
             (Frequencies::Growing { base, factor, length, size }, 1.0)
         }
@@ -71,7 +71,7 @@ fn scaled(config: &Config, scaling: &Config, base: f64, size: u64, pairing: Pair
 
 /// Long waves are stretched, short ones stay, and between the two are mixtures.
 fn llama3(scaling: &Config, powers: &[f64]) -> Result<Vec<f64>> {
-    let factor = scaling.real("factor")?;
+    let factor = scaling.positive("factor")?;
     let [low, high] = [scaling.real("low_freq_factor")?, scaling.real("high_freq_factor")?];
     let length = real(scaling.count("original_max_position_embeddings")?);
     let of = |&frequency: &f64| {
@@ -98,7 +98,7 @@ fn yarn(
     size: u64,
     powers: &[f64],
 ) -> Result<(Frequencies, f64)> {
-    let factor = scaling.real("factor")?;
+    let factor = scaling.positive("factor")?;
     let [mscale, all] = [scaling.real_or("mscale", 0.0)?, scaling.real_or("mscale_all_dim", 0.0)?];
     let attention = match scaling.real_if("attention_factor")? {
         Some(factor) => factor,

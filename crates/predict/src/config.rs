@@ -22,7 +22,8 @@ use std::fmt;
 
 use ::schedule::Kind;
 use cost_models::units::{BytesPerSecond, exact};
-use toml::{Table, Value};
+pub use toml::Table;
+use toml::Value;
 
 pub use keys::KEYS;
 
@@ -31,6 +32,9 @@ use crate::cluster::Links;
 use crate::model::{Embedding, Experts, Latent, Mlp, Model, even_stages};
 use crate::setup::{Arithmetic, Attention, Dispatch, Graph, Learns, Recompute, Setup, SetupError, Zero};
 use crate::table::MOST;
+
+/// The key that names the file of a model.
+const MODEL: &str = "model_config";
 
 /// What a configuration file states.
 #[derive(Clone, Debug)]
@@ -89,14 +93,27 @@ pub enum ConfigError {
     Setup(SetupError),
 }
 
-/// The configuration that `text` states.
-pub fn read(text: &str) -> Result<Config, ConfigError> {
-    of(text.parse().map_err(|error| not_toml(text, &error))?)
+/// What reads the sizes of a model, as keys, from the `config.json` of that name.
+pub type Sizes<'a> = dyn Fn(&str) -> Result<Table, String> + 'a;
+
+/// The configuration that `text` states, with the sizes of the model that it names, where it says no others.
+pub fn read(text: &str, sizes: &Sizes<'_>) -> Result<Config, ConfigError> {
+    let mut table: Table = text.parse().map_err(|error| not_toml(text, &error))?;
+    if let Some(value) = table.remove(MODEL) {
+        let wrong = |expected: String| ConfigError::Value { key: MODEL, found: value.to_string(), expected };
+        let name = value.as_str().ok_or_else(|| wrong("the name of a file".to_owned()))?;
+        for (key, size) in sizes(name).map_err(wrong)? {
+            table.entry(key).or_insert(size);
+        }
+    }
+    of(table)
 }
 
 /// The configuration of these keys.
 pub fn of(table: Table) -> Result<Config, ConfigError> {
-    if let Some(key) = table.keys().find(|key| !KEYS.iter().any(|known| known.name == key.as_str())) {
+    if let Some(key) =
+        table.keys().find(|key| *key == MODEL || !KEYS.iter().any(|known| known.name == key.as_str()))
+    {
         return Err(ConfigError::Unknown(key.clone()));
     }
     let fields = Fields { table };
@@ -140,7 +157,7 @@ pub fn of(table: Table) -> Result<Config, ConfigError> {
     setup.check().map_err(ConfigError::Setup)?;
     even(&setup)?;
     alone(&fields, &setup)?;
-    let left_out = KEYS.into_iter().filter(|key| !fields.table.contains_key(key.name));
+    let left_out = KEYS.into_iter().filter(|key| key.name != MODEL && !fields.table.contains_key(key.name));
     let assumed = left_out.map(|key| (key.name, key.absent)).collect();
     Ok(Config {
         machine: fields.text("machine")?.ok_or(ConfigError::Missing("machine"))?,

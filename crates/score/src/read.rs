@@ -103,6 +103,13 @@ pub fn read(runner: Runner, text: &str, beside: &Beside) -> Result<Read, ReadErr
     Ok(read)
 }
 
+/// The keys that a `config.json` sets.
+pub fn sizes(model: &str) -> Result<Read, ReadError> {
+    let mut read = Read::default();
+    shape::model(&mut read, model)?;
+    Ok(read)
+}
+
 impl Read {
     /// Sets a key; what says it twice must say the same.
     fn set(&mut self, key: &'static str, value: impl Into<Value>) -> Result<(), ReadError> {

@@ -7,7 +7,7 @@
 mod choice; // what there is to choose
 mod search; // the cheapest setup, and the changes that help most
 
-use ::export::Target;
+use ::export::{Cuts, Target};
 use ::schedule::Kind;
 use predict::setup::{Recompute, Setup, Zero};
 
@@ -91,6 +91,8 @@ pub struct Space {
     pub sequence: bool,
     /// Whether traffic of tensor parallelism can be overlapped; it needs split sequences.
     pub tensor_overlap: bool,
+    /// Into what sequences are cut.
+    pub cuts: Cuts,
     /// Whether tokens can be sent to nodes once.
     pub once: bool,
     /// Whether tensor-parallel ranks may be beside stages, or beside sequences in parts: not with DeepSpeed's AutoTP.
@@ -129,6 +131,7 @@ impl Space {
             parts: range.schedules.contains(&Kind::Interleaved),
             sequence: range.sequence,
             tensor_overlap: range.sequence,
+            cuts: range.cuts,
             once: matches!(runner, Runner::Megatron | Runner::Bridge),
             tensor_beside: runner != Runner::Deepspeed,
         }
@@ -150,6 +153,7 @@ impl Space {
             parts: true,
             sequence: true,
             tensor_overlap: true,
+            cuts: Cuts::Parts,
             once: true,
             tensor_beside: true,
         }

@@ -35,7 +35,7 @@ fn in_program(config: &Path, batch: u64, sequence: u64) -> StepWork {
 /// What a stated setup of as many examples needs.
 fn stated(sizes: &str) -> StepWork {
     let more = "machine = \"h100-80g\"\nframework = \"nemo\"\nworld_size = 1\nprecision = \"bf16\"\n";
-    predict::config::read(&format!("{more}{sizes}")).unwrap().setup.work()
+    predict::config::read(&format!("{more}{sizes}"), &|name| Err(name.to_owned())).unwrap().setup.work()
 }
 
 #[test]

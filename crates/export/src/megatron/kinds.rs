@@ -7,7 +7,7 @@ use planner_ir::DType;
 
 use super::one::{One, number_of, of_model, perhaps, said, switch};
 use crate::model::traits::one_window;
-use crate::model::{Model, small};
+use crate::model::{Model, Rotation, small};
 use crate::strategy::Strategy;
 
 /// Of which kinds its parts are.
@@ -77,6 +77,22 @@ fn windows(strategy: &Strategy, model: &Model) -> Option<One> {
     Some(said(argument, keys))
 }
 
+/// By which base positions are rotated, and by how much long waves are stretched, if there are arguments for that.
+fn frequencies(rotation: Rotation) -> Option<One> {
+    let (base, factor) = match rotation {
+        Rotation::Powers { base } => (base, None),
+        Rotation::Stretched { base, factor } => (base, Some(factor)),
+        Rotation::Otherwise => return None,
+    };
+    let mut argument = format!("--rotary-base {base}");
+    let mut keys = vec![of_model("rotary_base", base)];
+    if let Some(factor) = factor {
+        argument += &format!(" --use-rope-scaling --rope-scaling-factor {factor:?}");
+        keys.extend([of_model("rope_scaling", true), of_model("rope_scaling_factor", format!("{factor:?}"))]);
+    }
+    Some(said(argument, keys))
+}
+
 /// Which layers have experts, where some have none, and how a token chooses where it is not by softmax.
 fn experts(strategy: &Strategy, model: &Model) -> Vec<One> {
     let mut all = Vec::new();
@@ -124,6 +140,7 @@ fn positions(strategy: &Strategy, model: &Model) -> Vec<One> {
         return all;
     }
     all.push(said("--position-embedding-type rope", vec![of_model("position_embedding_type", "rope")]));
+    all.extend(model.rotation.and_then(frequencies));
     if let (None, Some([.., size]), Some(rotated)) = (model.latent, model.heads, model.rotated)
         && rotated < size
     {

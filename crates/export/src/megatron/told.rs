@@ -9,7 +9,7 @@ use planner_ir::{DType, Optimizer};
 
 use super::kinds::{grouped, kinds};
 use super::one::{One, number_of, of_model, perhaps, said, switch};
-use crate::model::{Model, Trait};
+use crate::model::{Model, Rotation, Trait};
 use crate::strategy::{Again, Strategy, number};
 
 /// All that is told, in parts with titles.
@@ -20,6 +20,8 @@ pub(crate) struct Told {
     missing: Vec<(&'static str, &'static str)>,
     /// What of the model has no argument.
     unlike: Vec<Trait>,
+    /// What is said of frequencies of positions that are not told.
+    positions: Option<String>,
     /// Whether the function that gates is yours to add to Megatron-Bridge, whose keys are no functions.
     pub(crate) bounded: bool,
 }
@@ -35,6 +37,7 @@ impl Told {
             let names: Vec<&str> = self.missing.iter().map(|&it| name(it)).collect();
             lost.push(format!("not found in the program, yours to add: {}", names.join(", ")));
         }
+        lost.extend(self.positions.clone());
         lost.extend(self.unlike.iter().map(|it| format!("{}: there is no argument for that", it.words())));
     }
 }
@@ -48,9 +51,23 @@ pub(crate) fn told(strategy: &Strategy, model: &Model) -> Told {
     Told {
         parts: [("the model", model_part), ("parallelism", parallel), ("training", training.collect())],
         missing,
+        positions: positions(model),
         unlike: model.traits.iter().copied().filter(|it| NO_ARGUMENT.contains(it)).collect(),
         bounded: model.bounded.is_some(),
     }
+}
+
+/// What is said of the frequencies of positions, if no argument says them.
+fn positions(model: &Model) -> Option<String> {
+    let why = match model.rotation {
+        _ if !model.rotary => return None,
+        Some(Rotation::Powers { .. } | Rotation::Stretched { .. }) => return None,
+        Some(Rotation::Otherwise) => "are not powers of a base, nor stretched as those of Llama 3.1",
+        None => "are not found in the model's file as one list (`inv_freq`)",
+    };
+    Some(format!(
+        "frequencies of positions {why}: yours to add, as `--rotary-base` (10000 if nothing is said) or `--rope-type`"
+    ))
 }
 
 /// What no argument of those that are written describes.
@@ -136,6 +153,10 @@ fn degrees(strategy: &Strategy) -> Vec<One> {
         degree("--pipeline-model-parallel-size", "pipeline_model_parallel_size", strategy.pipeline),
         degree("--context-parallel-size", "context_parallel_size", strategy.context),
     ];
+    if strategy.context > 1 {
+        // Keys and values go around, which is what their figures are of.
+        all.push(said("--cp-comm-type p2p", vec![of_model("cp_comm_type", "p2p")]));
+    }
     let experts = strategy.experts;
     let has = |argument: String| (experts > 1).then_some(argument);
     let tensor = or_null((experts > 1).then_some(1));

@@ -43,7 +43,7 @@ pub(super) fn sizes(config: &Config, head: Option<u64>, norm: NormKind) -> Resul
     Ok(Sizes {
         hidden,
         vocabulary: config.count("vocab_size")?,
-        layers: config.count("num_hidden_layers")?,
+        layers: config.layers()?,
         heads,
         groups,
         size,

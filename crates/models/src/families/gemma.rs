@@ -55,7 +55,7 @@ pub(super) fn decoder(config: &Config, kind: &str) -> Result<Decoder> {
         };
         let every = if is_third { config.number_or(key, PATTERN)? } else { 2 };
         config.pass_over(&["cache_implementation"]);
-        let window = config.number_or("sliding_window", WINDOW)?;
+        let window = config.count_or("sliding_window", WINDOW)?;
         // An older name, which some have besides.
         if config.number_if("sliding_window_size")?.is_some_and(|it| it != window) {
             return Err(config.wrong("sliding_window_size", format!("{window}, as `sliding_window`")));

@@ -21,7 +21,7 @@ pub(super) fn decoder(config: &Config) -> Result<Decoder> {
     }
     let bias = config.flag_or("attention_bias", true)?;
     let table = rotary::table_with(config, sizes.size, Pairing::Halves, BASE)?;
-    let window = config.number_or("sliding_window", WINDOW)?;
+    let window = config.count_or("sliding_window", WINDOW)?;
     let windows = windows(config, sizes.layers, Some(window), |layer| layer.is_multiple_of(2))?;
     let [count, active] = counts(config, "num_local_experts")?;
     let limit = config.real_or("swiglu_limit", LIMIT)?;

@@ -213,6 +213,9 @@ pub(super) fn dense_layers(config: &Config, kind: &str, layers: u64) -> Result<V
 
 /// The layers before those that have experts.
 pub(super) fn first_dense(config: &Config, layers: u64, default: u64) -> Result<Vec<bool>> {
-    let first = config.number_or("first_k_dense_replace", default)?;
+    let first = config.number_or("first_k_dense_replace", default.min(layers))?;
+    if first > layers {
+        return Err(config.wrong("first_k_dense_replace", format!("a whole number from 0 to {layers}")));
+    }
     Ok((0..layers).map(|it| it < first).collect())
 }

@@ -96,7 +96,7 @@ fn windows_of(config: &Config, kind: &str, layers: u64) -> Result<Vec<Option<u64
         }
         "phi3" => windows(config, layers, config.number_if("sliding_window")?, |_| true),
         "qwen2" | "qwen3" => {
-            let window = config.number_or("sliding_window", WINDOW)?;
+            let window = config.count_or("sliding_window", WINDOW)?;
             let window = config.flag_or("use_sliding_window", false)?.then_some(window);
             let full = config.number_or("max_window_layers", FULL_LAYERS)?;
             windows(config, layers, window, |layer| layer >= full)

@@ -33,7 +33,7 @@ pub(super) fn mamba2(config: &Config) -> Result<Decoder> {
         conv_bias: config.flag_or("use_conv_bias", true)?,
         limit: limit(config)?,
     };
-    let (key, window) = (config.number_or("state_size", 128)?, config.number_or("conv_kernel", 4)?);
+    let (key, window) = (config.count_or("state_size", 128)?, config.count_or("conv_kernel", 4)?);
     let norm = |name: String| Norm { name, kind: NormKind::Rms, epsilon };
     let layer = |number: u64| {
         let name = format!("backbone.layers.{number}");
@@ -49,7 +49,7 @@ pub(super) fn mamba2(config: &Config) -> Result<Decoder> {
             name,
         }
     };
-    let layers = config.count("num_hidden_layers")?;
+    let layers = config.layers()?;
     let tied = config.flag_or("tie_word_embeddings", false)?;
     Ok(Decoder {
         vocabulary: config.count("vocab_size")?,

@@ -20,7 +20,7 @@ const fn key(name: &'static str, unit: &'static str, absent: &'static str, meani
 }
 
 /// Every key.
-pub const KEYS: [Key; 52] = [
+pub const KEYS: [Key; 53] = [
     key(
         "machine",
         "name",
@@ -50,6 +50,12 @@ pub const KEYS: [Key; 52] = [
     key("adapter_bandwidth", "GB/s", "the machine's", "rate of one adapter in one direction"),
     key("framework", "name", "megatron-core", "whose figures count: a file of `cost-models/frameworks/`"),
     key("framework_year", "year", "that of the framework's figures", "year of the framework's version"),
+    key(
+        "model_config",
+        "file",
+        "sizes are stated",
+        "a `config.json` of Hugging Face, beside this file unless its path is whole: keys that say sizes of a model are taken from it where they are left out here",
+    ),
     key("num_layers", "layers", MUST, "layers of the model"),
     key(
         "mtp_num_layers",

@@ -2,6 +2,11 @@
 
 use super::*;
 
+/// A configuration that names no model.
+fn read(text: &str) -> Result<Config, ConfigError> {
+    super::read(text, &|name| Err(format!("no `{name}`")))
+}
+
 const LLAMA: &str = "\
 machine = \"h100-80g\"
 framework = \"nemo\"

@@ -4,8 +4,11 @@
 //! `megatron/core/transformer/pipeline_parallel_layer_layout.py`, version core 0.16.
 
 mod graphs; // what runs as graphs of kernels
+mod insists; // what Megatron-LM refuses
 mod load; // how many tokens experts may have
 mod names; // arguments that set nothing
+
+use ::export::Cuts;
 
 use crate::space::Runner;
 
@@ -20,9 +23,13 @@ pub(super) fn read(
     runner: Runner,
 ) -> Result<(), ReadError> {
     let given = &mut given;
-    let experts = model(read, given)?;
+    let experts = model(read, given, runner)?;
     let [tp, pp, cp, ep] = degrees(read, given)?;
     let layers = read.known("num_layers").ok_or(lacks("--num-layers"))?;
+    if runner == Runner::Megatron {
+        insists::check(read, given)?;
+    }
+    context(read, cp)?;
     stages(read, given, layers, pp)?;
     further(read, given, layers, pp)?;
     let nodes = given.positive("nnodes")?.or(given.positive("num_nodes")?);
@@ -48,12 +55,25 @@ pub(super) fn read(
     Ok(())
 }
 
+/// Of a sequence in parts each device has two, one from either end.
+///
+/// Source: Megatron-LM, `megatron/training/arguments.py`, `validate_args`.
+fn context(read: &Read, cp: u64) -> Result<(), ReadError> {
+    let tokens = read.known("seq_length").unwrap_or(1);
+    let multiple = Cuts::Halves.multiple(1, cp);
+    if tokens.is_multiple_of(multiple) {
+        return Ok(());
+    }
+    let expected = format!("a multiple of {multiple}, twice `--context-parallel-size`");
+    Err(wrong("--seq-length", &tokens.to_string(), &expected))
+}
+
 fn lacks(name: &'static str) -> ReadError {
     ReadError::Missing(name, "add it, or give the model's `config.json` with --config if it is of the model")
 }
 
 /// The model; whether it has experts.
-fn model(read: &mut Read, given: &mut Given) -> Result<bool, ReadError> {
+fn model(read: &mut Read, given: &mut Given, runner: Runner) -> Result<bool, ReadError> {
     for (name, key) in [
         ("num_layers", "num_layers"),
         ("hidden_size", "hidden_size"),
@@ -109,11 +129,11 @@ fn model(read: &mut Read, given: &mut Given) -> Result<bool, ReadError> {
         (None, true) => {}
         (untied, _) => read.set("untie_embeddings_and_output_weights", untied.unwrap_or(false))?,
     }
-    attention(read, given)?;
+    attention(read, given, runner)?;
     feed_forward(read, given, hidden, gated)
 }
 
-fn attention(read: &mut Read, given: &mut Given) -> Result<(), ReadError> {
+fn attention(read: &mut Read, given: &mut Given, runner: Runner) -> Result<(), ReadError> {
     let heads = read.known("num_attention_heads").unwrap_or(1);
     if given.flag("multi_latent_attention")? == Some(true) {
         for (name, key, otherwise) in [
@@ -137,7 +157,15 @@ fn attention(read: &mut Read, given: &mut Given) -> Result<(), ReadError> {
     let channels = given.positive("kv_channels")?;
     read.count("kv_channels", channels)?;
     let grouped = given.flag("group_query_attention")?;
-    match (grouped, given.positive("num_query_groups")?) {
+    let groups = given.positive("num_query_groups")?;
+    if let (Runner::Megatron, None | Some(false), Some(stated)) = (runner, grouped, groups)
+        && stated > 1
+    {
+        let said = format!("--num-query-groups {stated} without --group-query-attention");
+        read.take(said, "as many heads of keys as of queries, as Megatron-LM has them then");
+        return read.set("num_query_groups", integer(heads));
+    }
+    match (grouped, groups) {
         (Some(true) | None, Some(groups)) if grouped.is_some() || groups > 1 => {
             read.set("num_query_groups", integer(groups))
         }
@@ -210,12 +238,18 @@ fn stages(read: &mut Read, given: &mut Given, layers: u64, pp: u64) -> Result<()
             wrong(
                 NAME,
                 &layout,
-                "stages of `E`, `t`, `m` and `L`, with `|` between them, such as `Et*3|t*2L`",
+                "stages of `t` and `m` with `|` between them, of which the first begins with the one `E` and the last \
+                 ends with the one `L`, such as `Et*3|t*2L`",
             )
         })?;
         let groups = usize::try_from(pp).unwrap_or(usize::MAX);
         if !stages.len().is_multiple_of(groups) {
-            return Err(wrong(NAME, &layout, &format!("a multiple of {pp} stages")));
+            let found = format!("{layout}, of {} stages", stages.len());
+            return Err(wrong(
+                NAME,
+                &found,
+                &format!("a multiple of {pp} stages; a shell wants quotes around it"),
+            ));
         }
         let sums: Vec<u64> =
             (0..groups).map(|group| stages.iter().skip(group).step_by(groups).sum()).collect();
@@ -254,6 +288,10 @@ fn layers_of(read: &mut Read, sums: Vec<u64>) -> Result<(), ReadError> {
 /// Layers of each stage of a layout: `Et*3|(tt|)*2t*2mL`. Those that predict further tokens count where they are.
 fn layout_layers(layout: &str) -> Option<Vec<u64>> {
     let whole = repeated(&layout.replace([' ', ','], ""))?;
+    let ends = whole.starts_with('E') && whole.ends_with('L');
+    if !ends || ['E', 'L'].iter().any(|end| whole.matches(*end).count() != 1) {
+        return None;
+    }
     let stage = |text: &str| {
         let known = text.chars().all(|it| matches!(it, 'E' | 't' | 'm' | 'L'));
         let layers = text.chars().filter(|it| matches!(it, 't' | 'm')).count();
@@ -393,6 +431,11 @@ fn again(read: &mut Read, given: &mut Given) -> Result<(), ReadError> {
         Some(word @ ("selective" | "full")) => word,
         Some(other) => return Err(wrong("--recompute-granularity", other, "selective or full")),
     };
+    const MODULES: [&str; 7] =
+        ["core_attn", "moe_act", "layernorm", "mla_up_proj", "mlp", "moe", "shared_experts"];
+    if let Some(other) = modules.iter().find(|it| !MODULES.contains(&it.as_str())) {
+        return Err(wrong("--recompute-modules", other, &format!("some of {}", MODULES.join(", "))));
+    }
     let core = modules.is_empty() || modules.iter().any(|it| it == "core_attn");
     let others: Vec<&str> = modules.iter().map(String::as_str).filter(|it| *it != "core_attn").collect();
     let word = if word == "selective" && !core { "none" } else { word };
@@ -473,7 +516,7 @@ mod tests {
         check("E|t|L", &[0, 1, 0]);
         check("Et|(tt|)*2tmL", &[1, 2, 2, 2]);
         check("Et*2|t*2|t,L", &[2, 2, 1]);
-        for wrong in ["Ex", "t*0", "(t", "t*", "t*99999999", "*3"] {
+        for wrong in ["EtxL", "Et*0L", "E(tL", "Et*", "Et*99999999L", "*3", "t*8|t*8", "Et|tLt", "EEtL"] {
             assert_eq!(layout_layers(wrong), None, "{wrong}");
         }
     }

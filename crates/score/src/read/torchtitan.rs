@@ -3,6 +3,7 @@
 //! Source: torchtitan, `torchtitan/config/job_config.py` of version 0.2 and `torchtitan/config/configs.py` of
 //! version 0.3; sizes of flavors: `torchtitan/models/llama3/__init__.py`, `torchtitan/models/deepseek_v3/__init__.py`.
 
+use ::export::Cuts;
 use ::export::torchtitan::csv;
 use ::schedule::Kind;
 use predict::config::SCHEDULE;
@@ -130,6 +131,7 @@ pub(super) fn read(
     let tp = one(given, "parallelism.tensor_parallel_degree")?;
     let cp = one(given, "parallelism.context_parallel_degree")?;
     let pp = one(given, "parallelism.pipeline_parallel_degree")?;
+    divided(read, tp, cp)?;
     let ep = one(given, "parallelism.expert_parallel_degree")?;
     let etp = one(given, "parallelism.expert_tensor_parallel_degree")?;
     let copies = one(given, "parallelism.data_parallel_replicate_degree")?;
@@ -166,6 +168,17 @@ pub(super) fn read(
     read.set("attention_backend", "flash")?;
     read.rest(std::mem::take(given), HARMLESS, TAKEN);
     Ok(())
+}
+
+/// Refuses sequences that torchtitan does.
+fn divided(read: &Read, tp: u64, cp: u64) -> Result<(), ReadError> {
+    let tokens = read.known("seq_length").unwrap_or(1);
+    let multiple = Cuts::HalvesOfAll.multiple(tp, cp);
+    if tokens.is_multiple_of(multiple) {
+        return Ok(());
+    }
+    let expected = format!("a multiple of {multiple}: tensor_parallel_degree x 2 x context_parallel_degree");
+    Err(wrong("training.seq_len", &tokens.to_string(), &expected))
 }
 
 fn model(read: &mut Read, given: &mut Given) -> Result<(), ReadError> {

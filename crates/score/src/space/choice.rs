@@ -1,5 +1,6 @@
 //! What there is to choose of a setup whose model, devices, batch and numbers are given.
 
+use ::export::Cuts;
 use ::schedule::Kind;
 use predict::config::{DISPATCH, RECOMPUTE, SCHEDULE};
 use predict::setup::{Dispatch, Recompute, Setup, Zero};
@@ -185,14 +186,17 @@ pub(super) fn divisors(number: u64) -> Vec<u64> {
 }
 
 /// The choices that say how ranks are used, each with the rest as it is in `base`.
-pub(super) fn layouts(base: &Setup) -> Vec<Choice> {
+pub(super) fn layouts(base: &Setup, cuts: Cuts) -> Vec<Choice> {
     let world = base.devices();
     let model = &base.model;
     let now = Choice::of(base);
     let mut all = Vec::new();
     for tp in divisors(world) {
         for pp in divisors(world / tp).into_iter().filter(|pp| *pp <= model.layers) {
-            for cp in divisors(world / tp / pp).into_iter().filter(|cp| model.seq.is_multiple_of(*cp)) {
+            for cp in divisors(world / tp / pp)
+                .into_iter()
+                .filter(|cp| model.seq.is_multiple_of(cuts.multiple(tp, *cp)))
+            {
                 let dp = world / tp / pp / cp;
                 if !base.gbs.is_multiple_of(dp) {
                     continue;

@@ -96,7 +96,7 @@ impl Search<'_> {
     /// The shapes of a space, each with the floor of its setups.
     fn floors(&self, space: &Space) -> Result<Vec<(f64, Choice)>, ClusterError> {
         let mut all: Vec<(f64, Choice)> = Vec::new();
-        for layout in layouts(self.base) {
+        for layout in layouts(self.base, space.cuts) {
             let mut last: Option<(Choice, Seconds)> = None;
             for shape in shapes(&layout, self.base, space) {
                 let setup = shape.setup(self.base);
@@ -166,7 +166,7 @@ impl Search<'_> {
     /// make it fit. No two of them are about the same keys, and none is a part of another.
     pub fn changes(&self, space: &Space, now: &Priced) -> Result<Vec<Change>, ClusterError> {
         let mut all: Vec<Change> = Vec::new();
-        for layout in layouts(self.base) {
+        for layout in layouts(self.base, space.cuts) {
             if now.choice.degrees_apart(&layout) > KEYS {
                 continue;
             }

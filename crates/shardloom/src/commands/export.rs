@@ -4,7 +4,7 @@ mod expected; // what a framework takes for it
 mod traces; // of what is simulated
 
 use std::fmt::Write as _;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 use ::export::{Device, Exported, Job, Runs, Target};
 use ::plan::MachineName;
@@ -50,6 +50,8 @@ fn for_runtime(
     let cluster = machine::priced_as(made_for(&content), arguments.machine.as_deref());
     let cluster = cluster.map(|it| with_room(it, &content));
     let job = job.on(cluster.as_ref().ok().and_then(device));
+    let frequencies = frequencies(plan, &content, &job);
+    let job = job.rotating(frequencies.as_deref());
     let exported = ::export::export(&job, target).map_err(|error| Failure::file(plan, error))?;
     let named: Vec<(&str, &[u8])> = exported.files.iter().map(|it| (it.name, it.text.as_bytes())).collect();
     let paths = written::into(output, &named, context.before)?;
@@ -78,6 +80,18 @@ fn for_runtime(
     said["paths"] = json!(paths.iter().map(|it| it.display().to_string()).collect::<Vec<_>>());
     let expected = runs_in.as_ref().map(Expected::lines).unwrap_or_default();
     Ok(Said { text: text(&exported, &own, there.as_ref(), &expected, &paths), json: said })
+}
+
+/// The frequencies of positions, if the model's file is there and has one list of them.
+fn frequencies(plan: &Path, content: &Content, job: &Job<'_>) -> Option<Vec<f64>> {
+    let names = job.frequency_names();
+    if names.is_empty() {
+        return None;
+    }
+    let file = plan_file::named_model(plan, model_of(content), None).ok()?;
+    let mut all = names.into_iter().map(|name| run::whole(&file, name).ok()?.to_floats().ok());
+    let first = all.next()??;
+    all.all(|it| it.as_ref() == Some(&first)).then_some(first)
 }
 
 /// What a step of a plan needs.

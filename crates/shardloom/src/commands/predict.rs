@@ -11,7 +11,7 @@ use cost_models::quantity::whole_bytes;
 use cost_models::throughput::Throughput;
 use files::Failure;
 use files::readable;
-use predict::config::{self, Config};
+use predict::config::{self, Config, Table};
 use predict::framework::Framework;
 use predict::kinds::{Answer, Kind, answer, kinds};
 use predict::memory::{self, Held};
@@ -27,16 +27,24 @@ pub(crate) fn predict(arguments: &PredictArguments) -> Result<Said, Failure> {
     let path = &arguments.config;
     let text = readable::text(path)?;
     if models::is_config(text.as_bytes()) {
-        let message = "is the configuration of a model, expected a setup in TOML, which says its sizes and how it \
-                       is trained; `shardloom plan` takes a configuration";
+        let message = "is the configuration of a model, expected a setup in TOML, which says how it is trained: state \
+                       `model_config = \"config.json\"` in that; `shardloom plan` takes a configuration";
         return Err(Failure::file(path, message));
     }
-    let mut config = config::read(&text).map_err(|error| Failure::file(path, error))?;
+    let sizes = |name: &str| sizes(path, name);
+    let mut config = config::read(&text, &sizes).map_err(|error| Failure::file(path, error))?;
     config.machine = arguments.set.of(&config.machine);
     let kinds = kinds_of(&config, arguments.reserve).map_err(|message| Failure::file(path, message))?;
     let Config { setup, assumed, .. } = config;
     let answer = answer(&setup, &kinds).map_err(|error| Failure::file(path, error))?;
     Ok(said(&setup, &kinds, &answer, &assumed))
+}
+
+/// The sizes of a model, as keys, from a file that a setup in another one names.
+fn sizes(setup: &Path, name: &str) -> Result<Table, String> {
+    let text = readable::text(&setup.with_file_name(name)).map_err(|failure| failure.to_string())?;
+    let read = score::read::sizes(&models::json(&text)).map_err(|error| error.to_string())?;
+    Ok(read.keys)
 }
 
 /// The kinds of nodes that a configuration says, in its framework, with so much memory left free or what is left by

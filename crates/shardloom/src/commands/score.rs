@@ -86,7 +86,7 @@ pub(crate) fn score(arguments: &ScoreArguments, context: &Context<'_, '_>) -> Re
         Where::Here(text) => ("--megatron".to_owned(), text.clone()),
     };
     let failed = |error: &dyn std::fmt::Display| Failure::Input(format!("{name}: {error}"));
-    let model = arguments.config.as_deref().map(readable::text).transpose()?;
+    let model = arguments.config.as_deref().map(readable::text).transpose()?.map(|it| models::json(&it));
     let (machine, devices) = machine(&arguments.set.of(&arguments.machine))?;
     let schedule = match &place {
         Where::File(path) if text.contains(SCHEDULE) => readable::text(&path.with_file_name(SCHEDULE)).ok(),
@@ -225,8 +225,15 @@ impl Score {
 
     fn memory(&self, text: &mut String, room: f64) {
         let verdict = if self.now.fits { "fits" } else { "does not fit" };
-        let (held, room) = (memory::words(self.now.held), memory::words(room));
+        let (free, held, room) = (room, memory::words(self.now.held), memory::words(room));
         line_of(text, format_args!("memory        {held} of {room} on the fullest device: {verdict}"));
+        if self.now.fits && self.now.held > free {
+            let margin = 100.0 * self.kinds[0].framework.at(Figure::MemoryMargin);
+            line_of(
+                text,
+                format_args!("  within      {margin} %, by which what is held may be less than is said"),
+            );
+        }
         let uneven = self.worst.as_ref().filter(|it| it.load.imbalance > 1.0);
         let mut rows = vec![(
             "stage".to_owned(),

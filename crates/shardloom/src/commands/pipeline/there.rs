@@ -172,7 +172,7 @@ impl Asked<'_> {
                     faster += &format!(" and what holds more than {}", predict::memory::words(most));
                 }
                 let words = format!(
-                    "the fastest{faster} of {setups} setups that {} runs, by its figures",
+                    "the fastest{faster} of {setups} setups that {} runs and a plan can be, by its figures",
                     expected.runner.title()
                 );
                 let there = There { settled: Settled { answer, led: Some(words) }, expected: there };
