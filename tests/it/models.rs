@@ -438,7 +438,7 @@ fn a_configuration_is_no_setup() {
 fn a_setup_takes_sizes_from_a_configuration() {
     let folder = Folder::new("models-setup");
     let of_run = "machine = \"h100-80g\"\nseq_length = 4096\nworld_size = 8\nglobal_batch_size = 8\n\
-                  use_distributed_optimizer = true\n";
+                  zero_stage = 1\n";
     let sizes = "num_layers = 32\nhidden_size = 4096\nnum_attention_heads = 32\nnum_query_groups = 8\n\
                  ffn_hidden_size = 14336\nswiglu = true\nvocab_size = 128256\nkv_channels = 128\n\
                  untie_embeddings_and_output_weights = true\n";

@@ -3,7 +3,7 @@
 //! Source: Megatron-Bridge 0.2, `src/megatron/bridge/training/config.py` for sections and keys.
 
 use crate::file::File;
-use crate::megatron::{Key, told};
+use crate::megatron::{Key, is_told, told};
 use crate::model::Model;
 use crate::strategy::Strategy;
 
@@ -20,9 +20,10 @@ pub(crate) fn files(strategy: &Strategy, model: &Model, lost: &mut Vec<String>) 
     let keys: Vec<&Key> = told.parts.iter().flat_map(|it| &it.1).flat_map(|it| &it.keys).collect();
     let mut text = format!(
         "# Megatron-Bridge for a plan of Shardloom, on {} devices: what goes over a recipe of the model, in a script\n\
-         # that has one and takes `--config-file`. The recipe's are the tokenizer, data, the rotary base, learning\n\
+         # that has one and takes `--config-file`. The recipe's are the tokenizer, data, {}learning\n\
          # rates and how long to train.\n",
-        strategy.devices
+        strategy.devices,
+        if is_told(model) { "" } else { "the rotary base, " },
     );
     for section in SECTIONS {
         let mut inside = keys.iter().filter(|it| it.0 == section).peekable();

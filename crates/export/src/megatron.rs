@@ -14,7 +14,7 @@ use crate::model::Model;
 use crate::range::Range;
 use crate::strategy::Strategy;
 pub(crate) use one::Key;
-pub(crate) use told::told;
+pub(crate) use told::{is_told, told};
 
 /// What Megatron-LM runs of a strategy, and Megatron-Bridge, which runs it.
 pub(crate) fn limited(
@@ -69,6 +69,7 @@ pub(crate) fn files(strategy: &Strategy, model: &Model, lost: &mut Vec<String>) 
     let router = if model.router_bias { "the router's groups and scale, " } else { "" };
     let library = if strategy.across { "the library DeepEP, " } else { "" };
     // Kernels wait in as many queues: in one where parts of products are exchanged, in several where FSDP fetches ahead.
+    let rotation = if is_told(model) { "" } else { "the rotary base and its scaling, " };
     let queues = match strategy {
         Strategy { zero: 2.., .. } => "export CUDA_DEVICE_MAX_CONNECTIONS=8\n",
         Strategy { tensor: 1, context: 1, .. } => "",
@@ -78,8 +79,7 @@ pub(crate) fn files(strategy: &Strategy, model: &Model, lost: &mut Vec<String>) 
         "# Arguments of Megatron-LM for a plan of Shardloom. In a script of bash:\n\
          #   source megatron.sh\n\
          #   torchrun .. pretrain_gpt.py \"${{SHARDLOOM_ARGS[@]}}\" ..\n\
-         # Yours to add: the tokenizer, data, the rotary base and its scaling, {router}{library}learning \
-         rates, how long to train.\n\
+         # Yours to add: the tokenizer, data, {rotation}{router}{library}learning rates, how long to train.\n\
          {queues}SHARDLOOM_ARGS=(\n",
     );
     let told = told(strategy, model);

@@ -71,6 +71,8 @@ pub enum ConfigError {
         /// What it takes.
         expected: String,
     },
+    /// The file of a model whose sizes are not read: its name, why.
+    Model(String, String),
     /// Degrees of parallelism that do not divide the devices.
     World {
         /// The number of devices.
@@ -100,9 +102,13 @@ pub type Sizes<'a> = dyn Fn(&str) -> Result<Table, String> + 'a;
 pub fn read(text: &str, sizes: &Sizes<'_>) -> Result<Config, ConfigError> {
     let mut table: Table = text.parse().map_err(|error| not_toml(text, &error))?;
     if let Some(value) = table.remove(MODEL) {
-        let wrong = |expected: String| ConfigError::Value { key: MODEL, found: value.to_string(), expected };
-        let name = value.as_str().ok_or_else(|| wrong("the name of a file".to_owned()))?;
-        for (key, size) in sizes(name).map_err(wrong)? {
+        let found = value.to_string();
+        let name = value.as_str().ok_or_else(|| ConfigError::Value {
+            key: MODEL,
+            found: found.clone(),
+            expected: "the name of a file".to_owned(),
+        })?;
+        for (key, size) in sizes(name).map_err(|why| ConfigError::Model(found, why))? {
             table.entry(key).or_insert(size);
         }
     }
@@ -493,6 +499,7 @@ impl fmt::Display for ConfigError {
             }
             Self::Missing(key) => write!(f, "`{key}` is missing"),
             Self::Value { key, found, expected } => write!(f, "`{key}` is {found}, expected {expected}"),
+            Self::Model(name, why) => write!(f, "`{MODEL}` is {name}: {why}"),
             Self::World { world, replica } => {
                 write!(f, "`world_size` is {world}, expected a multiple of tp x pp x cp = {replica}")
             }

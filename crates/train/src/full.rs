@@ -1,7 +1,7 @@
 //! Parameters that are kept in f32 alone.
 //!
 //! What the model computes with is converted where it is used. Each use has a conversion of its own, so that nothing
-//! converted crosses between blocks; and as whatever only takes parameters apart, it is done again for the gradients
+//! converted crosses between blocks. What is used in slices is converted slice by slice. And as whatever only takes parameters apart, it is done again for the gradients
 //! (`recompute`): what is in fewer bits is there while it is used. Where parameters lie split it is converted before
 //! it is gathered, if that is cheaper, as in PyTorch's FSDP with a `param_dtype`.
 
@@ -26,7 +26,7 @@ pub(crate) fn in_full(graph: Graph, recipe: &Recipe) -> Result<Graph, TrainError
 fn full(graph: &Graph, trained: &BTreeSet<String>) -> Graph {
     let mut to = Graph { name: graph.name.clone(), ..Graph::default() };
     let mut map = vec![ValueId(0); graph.values.len()];
-    // For each value that is a parameter, in what the program has it, if that is less than f32.
+    // For each value that is a parameter, or a slice of one, in what the program has it, if that is less than f32.
     let mut instead: Vec<Option<DType>> = vec![None; graph.values.len()];
     let mut parameter = vec![false; graph.values.len()];
     for (index, value) in graph.values.iter().enumerate() {
@@ -52,6 +52,13 @@ fn full(graph: &Graph, trained: &BTreeSet<String>) -> Graph {
             continue;
         }
         let mut emit = Emit { graph: &mut to, phase: Phase::Forward, origin: &node.origin };
+        if let (Op::Slice { .. }, &[x], &[y]) = (&node.op, &node.operands[..], &node.results[..])
+            && instead[x.0].is_some()
+        {
+            map[y.0] = emit.one(node.op.clone(), &[map[x.0]]);
+            instead[y.0] = instead[x.0];
+            continue;
+        }
         let mut converted: Vec<(ValueId, ValueId)> = Vec::new();
         let mut operands = Vec::new();
         for operand in &node.operands {

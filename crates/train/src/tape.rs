@@ -393,6 +393,8 @@ impl<'a> Tape<'a> {
 
     fn add_to_parameter(&mut self, index: usize, gradient: ValueId, node: &Node, home: usize) {
         let mut gradient = gradient;
+        // What is made of it for the parameter alone is a value of its own.
+        let mut is_own = matches!(node.op, Op::Cast(_));
         if let Some(mut tiles) = self.parameters[index].tiles.take() {
             let whole = self.emit(home, &node.origin, |emit| {
                 emit.phase = Phase::Gradient;
@@ -400,21 +402,21 @@ impl<'a> Tape<'a> {
             });
             self.parameters[index].tiles = Some(tiles);
             match whole {
-                Some(whole) => gradient = whole,
+                Some(whole) => (gradient, is_own) = (whole, true),
                 None => return,
             }
         }
-        self.sum(index, gradient, &node.origin, home);
+        self.sum(index, (gradient, is_own), &node.origin, home);
     }
 
-    /// Adds to a parameter's gradient what is in its shape.
-    fn sum(&mut self, index: usize, gradient: ValueId, origin: &str, home: usize) {
+    /// Adds to a parameter's gradient what is in its shape, and a value of its own or not.
+    fn sum(&mut self, index: usize, (gradient, is_own): (ValueId, bool), origin: &str, home: usize) {
         let Parameter { summed: before, gradient: at_rest, accumulates, .. } = self.parameters[index];
         let summed = self.emit(home, origin, |emit| {
             emit.phase = Phase::Gradient;
             let wide = emit.type_of(gradient).dtype == DType::F32;
             // What is converted is a value of its own; of what is not others may be the gradients, too.
-            let starts = before == at_rest && !accumulates && !wide;
+            let starts = before == at_rest && !accumulates && (is_own || !wide);
             let gradient = if wide { gradient } else { emit.one(Op::Cast(DType::F32), &[gradient]) };
             if starts { gradient } else { emit.one(Op::Binary(Binary::Add), &[before, gradient]) }
         });
@@ -431,7 +433,7 @@ impl<'a> Tape<'a> {
             tiles.finish(emit)
         });
         if let Some(whole) = whole {
-            self.sum(index, whole, "", home);
+            self.sum(index, (whole, true), "", home);
         }
     }
 }

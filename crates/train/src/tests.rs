@@ -1,8 +1,8 @@
 //! Tests of what does not need a model. Steps of real models are held against PyTorch in the tests
 //! of the whole.
 
-use plan::{Loss, Precision, Recipe, Recompute, Tie};
-use planner_ir::{Binary, Op, Optimizer, Phase, Real, Source, StateKind, parse_graph, verify};
+use plan::{Loss, Masters, Precision, Recipe, Recompute, Tie};
+use planner_ir::{Binary, DType, Op, Optimizer, Phase, Real, Source, StateKind, parse_graph, verify};
 
 use crate::late::late_conversions;
 use crate::{TrainError, forward, step, tied};
@@ -132,4 +132,66 @@ fn added(experts: &str, result: usize) -> Vec<(String, Phase)> {
     let only: Vec<bool> = made.results.iter().map(|it| for_sums[it.0]).collect();
     assert_eq!(only, [false, false, true, true, true]);
     added
+}
+
+/// Of what is in f32 alone each slice is converted, and its gradients are put together, once; with one micro-batch they
+/// take the place of what was there.
+#[test]
+fn slices_of_parameters_in_f32_are_converted_one_by_one() {
+    let graph = parse_graph(
+        "graph \"\" {
+  %0 = input \"x\" : f32[8,4]
+  %1 = weight \"w\" : f32[4,8]
+  %2 = slice starts=[0,0] sizes=[4,4] steps=[1,1] %1 : f32[4,4]
+  %3 = slice starts=[0,4] sizes=[4,4] steps=[1,1] %1 : f32[4,4]
+  %4 = contract \"ab,bc->ac\" %0 %2 : f32[8,4]
+  %5 = contract \"ab,bc->ac\" %4 %3 : f32[8,4]
+  %6 = reduce_sum dims=[0,1] %5 : f32[1,1]
+  %7 = reshape shape=[] %6 : f32[]
+  return \"loss\" %7
+}
+",
+    )
+    .unwrap();
+    let recipe = Recipe {
+        precision: Precision::Bf16,
+        masters: Masters::Alone,
+        ..Recipe::new(Loss::Output("loss".to_owned()), Optimizer::Sgd { decay: Real(0.0) })
+    };
+    let blocks = rewrite::blocks(&forward(&graph, &recipe).unwrap());
+    let recompute = vec![Recompute::Nothing; blocks.segments.len()];
+    let step = step(&blocks, &Recipe { recompute, ..recipe }).unwrap().graph;
+    verify(&step).unwrap();
+    let kept: Vec<DType> = step
+        .values
+        .iter()
+        .filter(|it| matches!(&it.source, Source::State(state) if state.kind != StateKind::Total))
+        .map(|it| it.type_.dtype)
+        .collect();
+    assert_eq!(kept, [DType::F32; 2], "a parameter and its gradient");
+    let count = |is: &dyn Fn(&Op) -> bool| step.nodes.iter().filter(|it| is(&it.op)).count();
+    assert_eq!(count(&|op| matches!(op, Op::Pad { .. })), 0);
+    assert_eq!(count(&|op| matches!(op, Op::Concat { .. })), 1);
+    let on = step.on_parameters();
+    let converted = step.nodes.iter().zip(&on).filter(|it| *it.1 && matches!(it.0.op, Op::Cast(DType::BF16)));
+    for (node, _) in converted {
+        assert_eq!(step.type_of(node.results[0]).shape, [4, 4], "a slice");
+    }
+    let sums = step.sums();
+    let adds = step.nodes.iter().filter(|it| it.op == Op::Binary(Binary::Add));
+    let is_gradient = |it: &planner_ir::Node| {
+        let sum = sums[it.results[0].0].map(|sum| &step.value(sum).source);
+        matches!(sum, Some(Source::State(state)) if state.kind == StateKind::Gradient)
+    };
+    assert_eq!(adds.filter(|it| is_gradient(it)).count(), 0, "nothing is added to zeros");
+    // What is known before a micro-batch: what parameters are converted to, and no sum.
+    let known = step.known_before();
+    for (node, on) in step.nodes.iter().zip(on).filter(|it| it.0.phase == Phase::Forward) {
+        assert_eq!(known[node.results[0].0], on, "{}", node.op);
+    }
+    for (value, known) in step.values.iter().zip(known) {
+        if let Source::State(state) = &value.source {
+            assert_eq!(known, !state.kind.is_summed(), "{}", state.name);
+        }
+    }
 }

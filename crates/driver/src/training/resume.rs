@@ -10,7 +10,7 @@ use planner_ir::{State, Type};
 
 use super::data::Data;
 use super::job::Job;
-use super::settings::{Change, changes};
+use super::settings::{Change, MASTERS, changes};
 
 /// A checkpoint that a run goes on from.
 pub struct Resumed {
@@ -86,10 +86,10 @@ fn check_folder(job: &Job) -> Result<(), Failure> {
 }
 
 /// Refuses changes that are mistakes more often than meant, unless they are asked for. Those of the
-/// optimizer and the precision change what states there are: they cannot be meant.
+/// optimizer, the precision and the masters change what states there are: they cannot be meant.
 fn check_changes(job: &Job, checkpoint: &Checkpoint, changes: &[Change]) -> Result<(), Failure> {
     let mut unusual = changes.iter().filter(|it| !it.is_usual());
-    let states = ["optimizer", "precision"];
+    let states = ["optimizer", "precision", MASTERS];
     let first = changes.iter().find(|it| states.contains(&it.name.as_str()));
     let hint = match first {
         Some(_) => String::new(),

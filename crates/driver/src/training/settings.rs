@@ -2,7 +2,7 @@
 
 use files::Failure;
 use files::checkpoint::{Settings, optimizer_name};
-use plan::Recipe;
+use plan::{Masters, Recipe};
 use planner_ir::Optimizer;
 
 use super::data::Data;
@@ -10,6 +10,9 @@ use super::schedule::{Schedule, Shape};
 
 /// What may change from one part of a run to the next, as schedules do.
 const RATE: &str = "learning rate";
+
+/// Where parameters are in f32; not said where that is beside others.
+pub(crate) const MASTERS: &str = "masters";
 
 /// The settings of a run, of which a checkpoint is told.
 pub(crate) fn settings(schedule: &Schedule, recipe: &Recipe, data: &Data) -> Result<Settings, Failure> {
@@ -20,6 +23,9 @@ pub(crate) fn settings(schedule: &Schedule, recipe: &Recipe, data: &Data) -> Res
     set("loss", recipe.loss.to_string());
     set("optimizer", optimizer_name(recipe.optimizer).to_owned());
     set("precision", recipe.precision.to_string());
+    if recipe.masters != Masters::default() {
+        set(MASTERS, recipe.masters.to_string());
+    }
     let decay = match recipe.optimizer {
         Optimizer::Sgd { decay } => decay,
         Optimizer::Momentum { momentum, decay } => {

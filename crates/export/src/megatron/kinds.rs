@@ -141,6 +141,10 @@ fn positions(strategy: &Strategy, model: &Model) -> Vec<One> {
     }
     all.push(said("--position-embedding-type rope", vec![of_model("position_embedding_type", "rope")]));
     all.extend(model.rotation.and_then(frequencies));
+    if model.latent.is_some() && matches!(model.rotation, Some(Rotation::Powers { .. })) {
+        // Beside latent attention it is YaRN if nothing is said.
+        all.push(said("--rope-type rope", vec![of_model("rope_type", "rope")]));
+    }
     if let (None, Some([.., size]), Some(rotated)) = (model.latent, model.heads, model.rotated)
         && rotated < size
     {

@@ -57,17 +57,22 @@ pub(crate) fn told(strategy: &Strategy, model: &Model) -> Told {
     }
 }
 
+/// Whether the frequencies of positions are told, if there are some.
+pub(crate) fn is_told(model: &Model) -> bool {
+    positions(model).is_none()
+}
+
 /// What is said of the frequencies of positions, if no argument says them.
 fn positions(model: &Model) -> Option<String> {
     let why = match model.rotation {
         _ if !model.rotary => return None,
         Some(Rotation::Powers { .. } | Rotation::Stretched { .. }) => return None,
         Some(Rotation::Otherwise) => "are not powers of a base, nor stretched as those of Llama 3.1",
-        None => "are not found in the model's file as one list (`inv_freq`)",
+        None => {
+            "are not known: the file of the model is not there, or has no list of them, or several (`inv_freq`)"
+        }
     };
-    Some(format!(
-        "frequencies of positions {why}: yours to add, as `--rotary-base` (10000 if nothing is said) or `--rope-type`"
-    ))
+    Some(format!("frequencies of positions {why}: yours to add (the base is 10000 if nothing is said)"))
 }
 
 /// What no argument of those that are written describes.

@@ -36,7 +36,7 @@ const NEAR: f64 = 1e-4;
 impl Rotation {
     /// That of frequencies; nothing if there are too few.
     pub fn of(frequencies: &[f64]) -> Option<Self> {
-        let &[first, second, .., last] = frequencies else { return None };
+        let (&[first, second, ..], Some(&last)) = (frequencies, frequencies.last()) else { return None };
         let count = f64::from(u32::try_from(frequencies.len()).ok()?);
         let base = rounded(second.powf(-count));
         let powers: Vec<f64> = (0..frequencies.len()).map(|it| power(base, it, count)).collect();
@@ -50,7 +50,8 @@ impl Rotation {
             frequencies.iter().zip(expected).all(|(found, it)| (found - it).abs() <= NEAR * it)
         };
         Some(match () {
-            () if !(first > 0.0 && last > 0.0 && base.is_finite()) => Self::Otherwise,
+            // Frameworks take whole numbers.
+            () if !(first > 0.0 && last > 0.0) || base.fract() != 0.0 => Self::Otherwise,
             () if are(&mut powers.iter().copied()) => Self::Powers { base },
             () if are(&mut powers.iter().map(stretched)) => Self::Stretched { base, factor },
             () => Self::Otherwise,
@@ -107,6 +108,7 @@ mod tests {
         check(500_000.0, of_llama(32.0), "500000 by 32");
         check(500_000.0, |it| if it < 0.01 { it / 40.0 } else { it }, "otherwise");
         check(10_000.0, |it| it / 4.0, "otherwise");
-        assert_eq!(Rotation::of(&[1.0, 0.1]), None);
+        assert_eq!(Rotation::of(&[1.0, 0.1]), Some(Rotation::Powers { base: 100.0 }));
+        assert_eq!(Rotation::of(&[1.0]), None);
     }
 }

@@ -49,7 +49,7 @@ fn in_full(plan: &Plan, masters: Masters, found: &mut Violations) {
             (StateKind::Master, Masters::Alone) => {
                 "is a master, expected none where parameters are in f32 alone".to_owned()
             }
-            (StateKind::Parameter, Masters::Alone) if dtype.is_half() => {
+            (StateKind::Parameter, Masters::Alone) if dtype != dtype.accumulated() => {
                 format!("is a parameter in {dtype}, expected f32 alone")
             }
             (StateKind::Parameter, Masters::Beside) if dtype.is_half() && !known.contains(&*state.name) => {

@@ -236,6 +236,9 @@ pipeline_model_parallel_size = 8
 global_batch_size = 128
 ```
 
+With `model_config = \"config.json\"` the sizes of the model are those of that file of Hugging Face's, as far as the
+file here does not say others.
+
 A key that is left out is listed under `assumed` in the answer, with the value that it is taken to have. A key
 that is not in this table is refused, with the nearest that is; so is a value that does not go with the rest.
 The data-parallel size is what is left: `world_size` / (tp x pp x cp).

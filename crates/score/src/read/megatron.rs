@@ -161,6 +161,13 @@ fn attention(read: &mut Read, given: &mut Given, runner: Runner) -> Result<(), R
     if let (Runner::Megatron, None | Some(false), Some(stated)) = (runner, grouped, groups)
         && stated > 1
     {
+        if read.known("num_query_groups").is_some_and(|it| it != heads) {
+            return Err(wrong(
+                "--num-query-groups",
+                &stated.to_string(),
+                "`--group-query-attention` with it",
+            ));
+        }
         let said = format!("--num-query-groups {stated} without --group-query-attention");
         read.take(said, "as many heads of keys as of queries, as Megatron-LM has them then");
         return read.set("num_query_groups", integer(heads));
@@ -433,7 +440,8 @@ fn again(read: &mut Read, given: &mut Given) -> Result<(), ReadError> {
     };
     const MODULES: [&str; 7] =
         ["core_attn", "moe_act", "layernorm", "mla_up_proj", "mlp", "moe", "shared_experts"];
-    if let Some(other) = modules.iter().find(|it| !MODULES.contains(&it.as_str())) {
+    let other = modules.iter().find(|it| !MODULES.contains(&it.as_str()));
+    if let Some(other) = other.filter(|_| granularity.as_deref() == Some("selective")) {
         return Err(wrong("--recompute-modules", other, &format!("some of {}", MODULES.join(", "))));
     }
     let core = modules.is_empty() || modules.iter().any(|it| it == "core_attn");

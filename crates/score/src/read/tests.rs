@@ -44,6 +44,51 @@ fn arguments_set_keys_with_the_defaults_of_megatron() {
     assert!(four.taken.iter().any(|(argument, _)| argument.contains("layers-at-end")), "{:?}", four.taken);
 }
 
+/// What `validate_args` refuses has no price.
+#[test]
+fn what_megatron_refuses_is_refused() {
+    let check = |more: &str, expected: &str| {
+        let found = megatron(&format!("{LLAMA} {more}")).unwrap_err().to_string();
+        assert!(found.contains(expected), "{more}: {found}");
+    };
+    check("--fp16", "one of the two");
+    check("--overlap-param-gather", "`--use-distributed-optimizer` or");
+    check("--use-distributed-optimizer --overlap-param-gather", "`--overlap-grad-reduce` with it");
+    let fsdp = "--use-megatron-fsdp --data-parallel-sharding-strategy optim_grads_params";
+    check(fsdp, "fsdp_dtensor with");
+    check("--pipeline-model-parallel-size 16 --num-layers 24", "one that divides the 24 layers");
+    check("--max-position-embeddings 4096", "at least the 8192");
+    check("--context-parallel-size 16 --seq-length 8208", "a multiple of 32");
+    check("--pipeline-model-parallel-size 2 --pipeline-model-parallel-layout t*16|t*16", "the one `E`");
+    check("--recompute-granularity selective --recompute-modules foo", "some of core_attn");
+    let taken = |more: &str| with(more).keys;
+    taken(&format!("{fsdp} --ckpt-format fsdp_dtensor"));
+    taken("--use-distributed-optimizer --overlap-param-gather --overlap-grad-reduce");
+    taken("--max-position-embeddings 8192 --context-parallel-size 16");
+    let counted = "--pipeline-model-parallel-size 16 --num-layers 31 --account-for-loss-in-pipeline-split";
+    let refused = megatron(&format!("{LLAMA} {counted}")).map(|_| ()).map_err(|it| it.to_string());
+    assert!(refused.as_ref().err().is_none_or(|it| !it.contains("that divides")), "{refused:?}");
+    // Groups count with their switch alone; beside a model that has some they contradict it.
+    let plain = LLAMA.replace("--group-query-attention ", "");
+    let read = megatron(&plain).unwrap();
+    assert_eq!(read.keys["num_query_groups"], 32.into());
+    assert!(read.taken.iter().any(|it| it.0.contains("without --group-query-attention")), "{:?}", read.taken);
+}
+
+#[test]
+fn torchtitan_refuses_sequences_that_it_does_not_cut() {
+    let of = |tokens: u64, degrees: &str| {
+        let text = format!(
+            "[model]\nname = \"llama3\"\nflavor = \"8B\"\n[training]\nseq_len = {tokens}\nlocal_batch_size = 1\n\
+             [parallelism]\n{degrees}"
+        );
+        read(Runner::Torchtitan, &text, &Beside { devices: Some(16), ..Beside::default() })
+    };
+    let degrees = "tensor_parallel_degree = 2\ncontext_parallel_degree = 4\n";
+    assert!(of(8200, degrees).unwrap_err().to_string().contains("a multiple of 16"));
+    assert!(of(8208, degrees).is_ok());
+}
+
 #[test]
 fn every_argument_is_said_to_be_something() {
     let read = with("--lr 3e-4 --delay-wgrad-compute --mystery 7");

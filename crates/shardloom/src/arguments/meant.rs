@@ -169,7 +169,7 @@ const ROWS: &[Row] = &[
         options: &["masters"],
         meant: Where(
             has_masters,
-            "`--mode train` and precisions but fp32, in which parameters are, and bf16-stochastic, which has no masters",
+            "`--mode train` and any precision but `fp32` (parameters are in f32) and `bf16-stochastic` (there are no masters)",
         ),
     },
     Row {

@@ -179,8 +179,10 @@ impl RecipeArguments {
         match self.masters {
             Some(MastersName::Beside) => Masters::Beside,
             Some(MastersName::Alone) => Masters::Alone,
-            // They are nowhere.
-            None if self.precision == PrecisionName::Bf16Stochastic => Masters::Beside,
+            // There are none.
+            None if matches!(self.precision, PrecisionName::Fp32 | PrecisionName::Bf16Stochastic) => {
+                Masters::Beside
+            }
             None => runtime.map_or_else(Masters::default, export::Target::masters),
         }
     }

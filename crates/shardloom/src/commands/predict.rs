@@ -1,5 +1,6 @@
 //! `predict`: what a stated setup takes.
 
+use std::cell::RefCell;
 use std::fmt::Write as _;
 use std::path::Path;
 
@@ -11,12 +12,13 @@ use cost_models::quantity::whole_bytes;
 use cost_models::throughput::Throughput;
 use files::Failure;
 use files::readable;
-use predict::config::{self, Config, Table};
+use predict::config::{self, Config};
 use predict::framework::Framework;
 use predict::kinds::{Answer, Kind, answer, kinds};
 use predict::memory::{self, Held};
 use predict::setup::Setup;
 use report::throughput;
+use score::read::Read;
 use serde_json::{Value, json};
 
 use super::Said;
@@ -31,20 +33,24 @@ pub(crate) fn predict(arguments: &PredictArguments) -> Result<Said, Failure> {
                        `model_config = \"config.json\"` in that; `shardloom plan` takes a configuration";
         return Err(Failure::file(path, message));
     }
-    let sizes = |name: &str| sizes(path, name);
+    let taken = RefCell::default();
+    let sizes = |name: &str| {
+        let read = sizes(path, name)?;
+        taken.replace(read.taken);
+        Ok(read.keys)
+    };
     let mut config = config::read(&text, &sizes).map_err(|error| Failure::file(path, error))?;
     config.machine = arguments.set.of(&config.machine);
     let kinds = kinds_of(&config, arguments.reserve).map_err(|message| Failure::file(path, message))?;
     let Config { setup, assumed, .. } = config;
     let answer = answer(&setup, &kinds).map_err(|error| Failure::file(path, error))?;
-    Ok(said(&setup, &kinds, &answer, &assumed))
+    Ok(said(&setup, &kinds, &answer, (&assumed, &taken.borrow())))
 }
 
-/// The sizes of a model, as keys, from a file that a setup in another one names.
-fn sizes(setup: &Path, name: &str) -> Result<Table, String> {
+/// The sizes of a model, as keys, and what of it is priced otherwise, from a file that a setup in another one names.
+fn sizes(setup: &Path, name: &str) -> Result<Read, String> {
     let text = readable::text(&setup.with_file_name(name)).map_err(|failure| failure.to_string())?;
-    let read = score::read::sizes(&models::json(&text)).map_err(|error| error.to_string())?;
-    Ok(read.keys)
+    score::read::sizes(&models::json(&text)).map_err(|error| error.to_string())
 }
 
 /// The kinds of nodes that a configuration says, in its framework, with so much memory left free or what is left by
@@ -126,11 +132,19 @@ pub(super) fn prices(setup: &Setup, kinds: &[Kind], answer: &Answer) -> Value {
     json
 }
 
-fn said(setup: &Setup, kinds: &[Kind], answer: &Answer, assumed: &[(&str, &str)]) -> Said {
+fn said(
+    setup: &Setup,
+    kinds: &[Kind],
+    answer: &Answer,
+    (assumed, taken): (&[(&str, &str)], &[(String, String)]),
+) -> Said {
     let Answer { time, held, room, fits } = answer;
     let mut json = prices(setup, kinds, answer);
     json["assumed"] =
         Value::Object(assumed.iter().map(|(key, taken)| ((*key).to_owned(), json!(taken))).collect());
+    if !taken.is_empty() {
+        json["taken"] = taken.iter().map(|(said, as_it)| (said.clone(), json!(as_it))).collect();
+    }
     let throughput = Throughput::of(&setup.work(), time.total(), setup.devices(), &machine_lines(kinds));
     let mut text = format!("{}\nstep        {time}\n", titled(setup, kinds));
     for line in throughput::lines(throughput.as_ref(), 12) {
@@ -138,6 +152,9 @@ fn said(setup: &Setup, kinds: &[Kind], answer: &Answer, assumed: &[(&str, &str)]
         let _ = writeln!(text, "{line}");
     }
     text.push_str(&memory_text(held, *room, *fits));
+    for (said, as_it) in taken {
+        let _ = writeln!(text, "taken       {said}: {as_it}");
+    }
     if !assumed.is_empty() {
         let keys: Vec<String> = assumed.iter().map(|(key, taken)| format!("{key} = {taken}")).collect();
         let _ = writeln!(text, "assumed     what is not stated: {}", keys.join("; "));

@@ -8,16 +8,16 @@ use super::super::{Read, ReadError};
 /// Refuses what `validate_args` does.
 pub(super) fn check(read: &Read, given: &mut Given) -> Result<(), ReadError> {
     if given.flag("bf16")? == Some(true) && given.flag("fp16")? == Some(true) {
-        return Err(wrong("--fp16", "stated", "either `--bf16` or `--fp16`"));
+        return Err(wrong("--fp16", "stated with `--bf16`", "one of the two"));
     }
     let fsdp = given.flag("use_megatron_fsdp")? == Some(true);
     if given.flag("overlap_param_gather")? == Some(true) {
         if !fsdp && given.flag("use_distributed_optimizer")? != Some(true) {
             let expected = "`--use-distributed-optimizer` or `--use-megatron-fsdp` with it";
-            return Err(wrong("--overlap-param-gather", "stated", expected));
+            return Err(wrong("--overlap-param-gather", "stated alone", expected));
         }
         if given.flag("overlap_grad_reduce")? != Some(true) {
-            return Err(wrong("--overlap-param-gather", "stated", "`--overlap-grad-reduce` with it"));
+            return Err(wrong("--overlap-param-gather", "stated alone", "`--overlap-grad-reduce` with it"));
         }
     }
     let format = given.word("ckpt_format")?;
