@@ -14,6 +14,7 @@ mod partition; // which block of an operation's loops each device computes
 mod transfer; // how a value gets from one layout to another
 mod shared; // lists that copies share
 mod graph; // values and operations in order
+mod meanwhile; // what may be computed while rows are exchanged
 mod gradient; // the gradient of each operation, in terms of operations
 mod text; // parse and print
 mod violation; // rules that are broken
@@ -28,6 +29,7 @@ pub use graph::{
 pub use infer::TypeError;
 pub use layout::{Digit, Layout, LayoutError, Piece};
 pub use loops::{Loop, LoopId, Loops, Role, Routing};
+pub use meanwhile::Meanwhile;
 pub use mesh::{Axis, AxisId, Mesh, MeshError};
 pub use near::{did_you_mean, distance, nearest};
 pub use odometer::advance;

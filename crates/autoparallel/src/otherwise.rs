@@ -30,6 +30,10 @@ impl Prices for Restricted<'_> {
         if (self.allows)(work) { self.inner.work(work) } else { f64::INFINITY }
     }
 
+    fn exchanged(&self, work: &Work<'_>) -> f64 {
+        self.inner.exchanged(work)
+    }
+
     fn step(&self, type_: &Type, step: &Move, before: &Layout, after: &Layout) -> f64 {
         self.inner.step(type_, step, before, after)
     }

@@ -40,6 +40,10 @@ impl Prices for TargetPrices<'_> {
         self.machine.work(work)
     }
 
+    fn exchanged(&self, work: &Work<'_>) -> f64 {
+        self.machine.exchanged(work)
+    }
+
     fn step(&self, type_: &Type, step: &Move, before: &Layout, after: &Layout) -> f64 {
         interrupt::point();
         self.machine.step(type_, step, before, after)

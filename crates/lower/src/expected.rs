@@ -5,13 +5,16 @@ use std::collections::BTreeMap;
 use plan::{Assignment, Plan};
 use planner_ir::NodeId;
 
-use crate::action::{Action, Origin};
+use crate::action::{Action, Moving, Origin};
 use crate::program::{Program, Stream};
 
 /// What operations and moves take, by the prices of the plans that they are of (seconds).
 pub(crate) struct Expected {
-    /// Each operation, all its time steps together.
+    /// Each operation, all its time steps together, without exchanges of rows.
     nodes: Vec<f64>,
+    /// For each operation, how many operands it has, and what each of them and of its results takes on its way, where
+    /// rows are routed.
+    routed: Vec<(usize, Vec<f64>)>,
     /// Each move of each transfer.
     moves: Vec<Vec<f64>>,
 }
@@ -19,19 +22,25 @@ pub(crate) struct Expected {
 impl Expected {
     /// Of one plan, or of the stages of a pipeline, whose numbers follow one another.
     pub(crate) fn of<'a>(plans: impl IntoIterator<Item = &'a Plan>) -> Self {
-        let (mut nodes, mut moves) = (Vec::new(), Vec::new());
+        let (mut nodes, mut routed, mut moves) = (Vec::new(), Vec::new(), Vec::new());
         for plan in plans {
             nodes.extend(plan.assignments.iter().map(|it| match it {
                 Assignment::Prepared => 0.0,
-                Assignment::Computed { seconds, .. } => known(*seconds),
+                Assignment::Computed { seconds, exchanged, .. } => known(*seconds - *exchanged),
+            }));
+            routed.extend(plan.assignments.iter().map(|it| match it {
+                Assignment::Computed { operands, bytes, exchanged, .. } if *exchanged > 0.0 => {
+                    (operands.len(), shared(known(*exchanged), bytes))
+                }
+                Assignment::Prepared | Assignment::Computed { .. } => (0, Vec::new()),
             }));
             moves.extend(plan.transfers.iter().map(|it| shared(known(it.seconds), &it.bytes)));
         }
-        Self { nodes, moves }
+        Self { nodes, routed, moves }
     }
 
-    /// What each instruction of a program takes. Of an exchange, what is packed and unpacked for it is a
-    /// part of it; what is brought between time steps is not known.
+    /// What each instruction of a program takes. Of an exchange, what is packed and unpacked for it is a part of it, as
+    /// of rows that are routed; what is brought between time steps is not known.
     pub(crate) fn each(&self, program: &Program) -> Vec<f64> {
         let mut steps: BTreeMap<NodeId, f64> = BTreeMap::new();
         for instruction in &program.instructions {
@@ -49,6 +58,13 @@ impl Expected {
                 if action.communicator().is_some() || it.stream == Stream::Compute =>
             {
                 self.moves.get(transfer).and_then(|moves| moves.get(step)).copied().unwrap_or(0.0)
+            }
+            (Origin::Motion { node, moving, .. }, action) if action.communicator().is_some() => {
+                let taken = |(operands, each): &(usize, Vec<f64>)| match moving {
+                    Moving::Operand(index) => each.get(index).copied(),
+                    Moving::Result(index) => each.get(operands + index).copied(),
+                };
+                self.routed.get(node.0).and_then(taken).unwrap_or(0.0)
             }
             _ => 0.0,
         };

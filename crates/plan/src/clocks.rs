@@ -11,6 +11,9 @@
 //! A = K + max(B + c W, W + c B)        T = max(A + c H, H + c A)
 //! ```
 //!
+//! While rows go to experts and come back, what experts of all tokens make can be computed, in both parts: these
+//! exchanges are of `B`, and that is of `W`, wherever it is ([`Graph::meanwhile`]).
+//!
 //! Two that run beside each other go on for `min(A, H)/s` at a part `s` of their rates, `c = 1/s − 1`, and the rest of
 //! the longer one alone: `A + H − T = (1 − c) min(A, H)`. Programs issue exchanges and computing so (`crates/lower`);
 //! the simulator says what is left of it.
@@ -52,6 +55,10 @@ pub struct Load {
     pub waited: f64,
     /// What gradients of parameters take to compute.
     pub apart: f64,
+    /// Exchanges of rows that are routed, which computing waits for too.
+    pub routed: f64,
+    /// What may be computed while rows are exchanged, and is no gradient of a parameter.
+    pub meanwhile: f64,
     /// What is fetched ahead.
     pub ahead: f64,
     /// Gradients that are summed behind.
@@ -71,15 +78,28 @@ impl Load {
     /// Everything, one after another (seconds).
     #[must_use]
     pub fn all(&self) -> f64 {
-        self.alone + self.waited + self.apart + self.beside()
+        self.alone + self.waits() + self.computes() + self.beside()
+    }
+
+    /// All that computing waits for while something else can be computed (seconds).
+    #[must_use]
+    pub fn waits(&self) -> f64 {
+        self.waited + self.routed
+    }
+
+    /// All that can be computed then (seconds).
+    #[must_use]
+    pub fn computes(&self) -> f64 {
+        self.apart + self.meanwhile
     }
 
     /// The sums of which the longest is what all takes, if a second of either costs the other so much: with what
     /// computing waits for and with gradients of parameters, with what may run beside it and beside that (seconds).
     #[must_use]
     pub fn sums(&self, cost: f64) -> [f64; SUMS] {
-        let [waits, computes] = [self.waited + cost * self.apart, self.apart + cost * self.waited]
-            .map(|longer| self.alone + longer);
+        let (waited, apart) = (self.waits(), self.computes());
+        let [waits, computes] =
+            [waited + cost * apart, apart + cost * waited].map(|longer| self.alone + longer);
         let beside = self.beside();
         [waits + cost * beside, computes + cost * beside, beside + cost * waits, beside + cost * computes]
     }
@@ -92,7 +112,7 @@ impl Load {
         cost.filter(|cost| *cost < 1.0).map_or(0.0, |cost| (self.all() - takes(cost)).max(0.0))
     }
 
-    /// The same where nothing runs beside what computing waits for.
+    /// The same where gradients of parameters are computed by themselves, beside nothing that is waited for.
     #[must_use]
     pub fn one_by_one(self) -> Self {
         Self { alone: self.alone + self.waited + self.apart, waited: 0.0, apart: 0.0, ..self }

@@ -3,11 +3,12 @@
 //! Sums say how long a part takes at least ([`Load`]). They would be enough if all that may run beside something could
 //! do so at any time. But a gradient is summed after it was made, and a weight is fetched before it is used: the sums of
 //! what is made last have little computed beside them, and so have the first fetches. And what computing waits for has
-//! beside it gradients of parameters that can be computed by then, the last ones first.
+//! beside it gradients of parameters that can be computed by then, the last ones first. Rows that are routed have beside
+//! them what neither comes of them nor leads to them, and then such gradients.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 
-use planner_ir::{NodeId, Phase, Source, ValueId};
+use planner_ir::{Meanwhile, NodeId, Phase, Source, ValueId};
 
 use crate::clocks::{Beside, Clock, Load};
 use crate::plan::{Assignment, Copy, Hidden, Plan};
@@ -38,6 +39,8 @@ pub struct Lanes {
     pub ahead: Vec<Exchange>,
     /// Gradients that are summed, in the order in which they are made.
     pub behind: Vec<Exchange>,
+    /// Gradients of parameters that are computed while rows are exchanged, and the operation that these are of.
+    pub kept: Vec<(NodeId, NodeId)>,
     /// Whether what follows goes on beside the last of them: the update of a step of one micro-batch, whose operations
     /// wait each for a gradient of its own.
     pub goes_on: bool,
@@ -106,6 +109,10 @@ enum Way {
     Waited,
     /// It computes the gradient of a parameter.
     Apart,
+    /// Rows go to an operation and come back.
+    Routed,
+    /// It may be computed while they do.
+    Meanwhile,
     /// It runs beside all that.
     Beside(Beside),
 }
@@ -118,6 +125,25 @@ pub(crate) struct Happens {
     seconds: f64,
 }
 
+impl Happens {
+    /// The operation that it is of.
+    fn node(&self) -> Option<NodeId> {
+        match self.does {
+            Does::Node(node) => Some(node),
+            Does::Transfer(_) => None,
+        }
+    }
+
+    /// The same where gradients of parameters are computed by themselves.
+    fn by_itself(self) -> Self {
+        let way = match self.way {
+            Way::Waited | Way::Apart => Way::Alone,
+            way => way,
+        };
+        Self { way, ..self }
+    }
+}
+
 /// What is on a clock.
 pub(crate) fn load(happens: &[Happens]) -> Load {
     let mut load = Load::default();
@@ -126,6 +152,8 @@ pub(crate) fn load(happens: &[Happens]) -> Load {
             Way::Alone => &mut load.alone,
             Way::Waited => &mut load.waited,
             Way::Apart => &mut load.apart,
+            Way::Routed => &mut load.routed,
+            Way::Meanwhile => &mut load.meanwhile,
             Way::Beside(Beside::Ahead) => &mut load.ahead,
             Way::Beside(Beside::Behind) => &mut load.behind,
         };
@@ -134,35 +162,56 @@ pub(crate) fn load(happens: &[Happens]) -> Load {
     load
 }
 
-/// What of each runs beside what: of what computing waits for and of gradients of parameters (seconds).
-fn beside_what_is_waited_for(happens: &[Happens]) -> Vec<f64> {
+/// What of each runs beside what: of what computing waits for and of what is computed then (seconds), and gradients of
+/// parameters that are computed while rows are exchanged, each with these; given what else may be computed then.
+fn beside_what_is_waited_for(
+    happens: &[Happens],
+    meanwhile: &[Meanwhile],
+) -> (Vec<f64>, Vec<(NodeId, NodeId)>) {
+    let mut kept = Vec::new();
     let mut beside = vec![0.0; happens.len()];
+    let mut both = |one: usize, other: usize| {
+        let both = (happens[one].seconds - beside[one]).min(happens[other].seconds - beside[other]);
+        beside[one] += both;
+        beside[other] += both;
+        (both > 0.0, beside[other] < happens[other].seconds)
+    };
+    let places: BTreeMap<NodeId, usize> = (0..)
+        .zip(happens)
+        .filter(|(_, it)| it.way == Way::Meanwhile)
+        .filter_map(|(index, it)| Some((it.node()?, index)))
+        .collect();
     let mut apart: Vec<usize> = Vec::new();
     for (index, it) in happens.iter().enumerate() {
         match it.way {
             Way::Apart => apart.push(index),
-            Way::Waited => {
+            Way::Waited | Way::Routed => {
+                let own = meanwhile.iter().find(|own| Some(own.routed) == it.node());
+                for place in own.iter().flat_map(|own| &own.computed).filter_map(|node| places.get(node)) {
+                    both(index, *place);
+                }
                 while let Some(&last) = apart.last() {
-                    let both = (it.seconds - beside[index]).min(happens[last].seconds - beside[last]);
-                    beside[index] += both;
-                    beside[last] += both;
-                    if beside[last] < happens[last].seconds {
+                    let (any, is_left) = both(index, last);
+                    if let (true, Some(gradient), Some(routed)) = (any, happens[last].node(), it.node()) {
+                        kept.push((gradient, routed));
+                    }
+                    if is_left {
                         break;
                     }
                     apart.pop();
                 }
             }
-            Way::Alone | Way::Beside(_) => {}
+            Way::Alone | Way::Meanwhile | Way::Beside(_) => {}
         }
     }
-    beside
+    (beside, kept)
 }
 
 impl Plan {
     /// What is on each clock, in the order of [`Clock::ALL`].
     #[must_use]
     pub fn loads(&self) -> [Load; 2] {
-        self.happens().map(|it| load(&it))
+        self.happens(&self.graph.meanwhile()).map(|it| load(&it))
     }
 
     /// What runs beside computing, if a second of either costs the other so much.
@@ -175,7 +224,7 @@ impl Plan {
     /// The same where gradients of parameters are computed by themselves, beside nothing that is waited for.
     #[must_use]
     pub fn hidden_apart(&self, cost: Option<f64>) -> Hidden {
-        let [forward, backward] = self.lanes(None).map(|it| it.hidden(cost));
+        let [forward, backward] = self.lanes_of(cost, Happens::by_itself).map(|it| it.hidden(cost));
         Hidden { forward, backward }
     }
 
@@ -183,21 +232,30 @@ impl Plan {
     /// something costs that so much; nothing runs beside what is waited for without.
     #[must_use]
     pub fn lanes(&self, cost: Option<f64>) -> [Lanes; 2] {
+        self.lanes_of(cost, |it| it)
+    }
+
+    fn lanes_of(&self, cost: Option<f64>, own: impl Fn(Happens) -> Happens) -> [Lanes; 2] {
         let goes_on = self.graph.training.as_ref().is_some_and(|it| it.micro_batches == 1);
         let less = cost.map_or(0.0, |cost| (1.0 - cost).max(0.0));
         // When what each operation makes is there.
         let mut made = vec![0.0; self.graph.nodes.len()];
-        let [forward, backward] = self.happens();
+        let meanwhile = self.graph.meanwhile();
+        let [forward, backward] = self.happens(&meanwhile);
         [(forward, false), (backward, goes_on)].map(|(happens, goes_on)| {
-            let beside = beside_what_is_waited_for(&happens);
-            let mut lanes = Lanes { goes_on, ..Lanes::default() };
+            let happens: Vec<Happens> = happens.into_iter().map(&own).collect();
+            let (beside, kept) = beside_what_is_waited_for(&happens, &meanwhile);
+            let mut lanes = Lanes { kept, goes_on, ..Lanes::default() };
             for (Happens { does, way, seconds }, beside) in happens.into_iter().zip(beside) {
                 // Of two that run beside each other, what is computed takes so much less.
-                let within = if way == Way::Apart { less * beside } else { 0.0 };
+                let is_computed = matches!(way, Way::Apart | Way::Meanwhile);
+                let within = if is_computed { less * beside } else { 0.0 };
                 match (does, way) {
                     (Does::Transfer(index), Way::Beside(is)) => lanes.push(self.exchange(index, &made), is),
                     (Does::Node(node), _) => {
-                        lanes.starts.push((lanes.alone, node));
+                        if lanes.starts.last().is_none_or(|it| it.1 != node) {
+                            lanes.starts.push((lanes.alone, node));
+                        }
                         lanes.alone += seconds - within;
                         made[node.0] = lanes.alone;
                     }
@@ -221,32 +279,42 @@ impl Plan {
         Exchange { source, result, at, seconds: it.seconds }
     }
 
-    /// What happens in each part of a step, in order.
-    pub(crate) fn happens(&self) -> [Vec<Happens>; 2] {
+    /// What happens in each part of a step, in order; given what may be computed while rows are exchanged.
+    fn happens(&self, meanwhile: &[Meanwhile]) -> [Vec<Happens>; 2] {
         let graph = &self.graph;
+        let meanwhile: BTreeSet<NodeId> = meanwhile.iter().flat_map(|it| it.computed.iter().copied()).collect();
         let (beside, phases) = (self.beside(), self.transfer_phases());
         let mut happens = [const { Vec::new() }; 2];
         let mut done = BTreeSet::new();
-        let mut add = |does: Does, phase: Phase, seconds: f64, is: (Option<Beside>, bool)| {
+        let mut add = |does: Does, phase: Phase, seconds: f64, way: Way| {
             let Some(clock) = Clock::of(phase) else { return };
-            let way = match (is, phase) {
-                ((Some(beside), _), _) => Way::Beside(beside),
-                (_, Phase::Gradient) => Way::Apart,
-                ((None, true), Phase::Backward) => Way::Waited,
-                _ => Way::Alone,
-            };
             happens[clock as usize].push(Happens { does, way, seconds });
         };
-        let mut transfers = |copy: Copy, add: &mut dyn FnMut(Does, Phase, f64, (Option<Beside>, bool))| {
+        let mut transfers = |copy: Copy, add: &mut dyn FnMut(Does, Phase, f64, Way)| {
             for it in self.first_made(copy, &mut done) {
                 let transfer = &self.transfers[it];
-                add(Does::Transfer(it), phases[it], transfer.seconds, (beside[it], transfer.travels()));
+                let way = match (beside[it], phases[it]) {
+                    (Some(beside), _) => Way::Beside(beside),
+                    (None, Phase::Gradient) => Way::Apart,
+                    (None, Phase::Backward) if transfer.travels() => Way::Waited,
+                    (None, Phase::Forward | Phase::Backward | Phase::Update) => Way::Alone,
+                };
+                add(Does::Transfer(it), phases[it], transfer.seconds, way);
             }
         };
         for (node, assignment) in graph.node_ids().zip(&self.assignments) {
-            let Assignment::Computed { operands, seconds, .. } = assignment else { continue };
+            let Assignment::Computed { operands, seconds, exchanged, .. } = assignment else { continue };
             operands.iter().for_each(|&copy| transfers(copy, &mut add));
-            add(Does::Node(node), graph.node(node).phase, *seconds, (None, false));
+            let phase = graph.node(node).phase;
+            let way = match phase {
+                Phase::Gradient => Way::Apart,
+                Phase::Forward | Phase::Backward if meanwhile.contains(&node) => Way::Meanwhile,
+                Phase::Forward | Phase::Backward | Phase::Update => Way::Alone,
+            };
+            if *exchanged > 0.0 {
+                add(Does::Node(node), phase, *exchanged, Way::Routed);
+            }
+            add(Does::Node(node), phase, *seconds - *exchanged, way);
         }
         // What takes the place of a state, or is returned.
         (0..self.transfers.len()).for_each(|it| transfers(Copy::Transferred(it), &mut add));

@@ -31,7 +31,7 @@ pub use lanes::{Exchange, Lanes};
 pub use parallelism::Parallelism;
 pub use pattern::matches;
 pub use pin::{Pin, is_called};
-pub use pipeline::{Arrival, Crossing, Pipeline, Stage, by_clocks};
+pub use pipeline::{Arrival, Crossing, Pipeline, Stage, Waits, by_clocks};
 pub use plan::{
     Assignment, Control, Copy, Hidden, Holding, LeftOut, MachineName, ModelFile, Part, Plan, Proof,
     SpaceSize, Term, Transfer, held,

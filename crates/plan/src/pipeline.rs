@@ -4,7 +4,7 @@
 use planner_ir::Phase;
 use schedule::{Schedule, StageTimes};
 
-use crate::clocks::Clock;
+use crate::clocks::{Clock, Load};
 use crate::plan::{Assignment, Copy, Holding, MachineName, Part, Plan, Proof, Term, held};
 use crate::recipe::Recipe;
 
@@ -109,24 +109,65 @@ impl Pipeline {
     }
 }
 
-/// What phases take, of which this may run beside the rest and so much of gradients of values is waited for, of what
-/// could be hidden a part, from 0 to 1: two clocks for each part of a step (see [`crate::Clock`]). Gradients of values
-/// and of parameters are one part, of which sums of gradients are hidden first, then weights; or two, if a schedule
-/// `splits` them: each is a task then, which nothing leaves.
+/// What computing waits for while something else can be computed, and that, each time that a part of a step runs
+/// (seconds).
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
+pub struct Waits {
+    /// Exchanges that gradients of values wait for, beside which gradients of parameters may be computed.
+    pub waited: f64,
+    /// Exchanges of rows that are routed, by part of a step.
+    pub routed: [f64; 2],
+    /// What may be computed meanwhile and is no gradient of a parameter.
+    pub meanwhile: [f64; 2],
+}
+
+impl Waits {
+    /// Nothing at all.
+    pub const NOTHING: Self = Self { waited: 0.0, routed: [0.0; 2], meanwhile: [0.0; 2] };
+
+    /// What is on the clocks of both parts of a step.
+    #[must_use]
+    pub fn of(loads: &[Load; 2]) -> Self {
+        Self {
+            waited: loads[Clock::Backward as usize].waited,
+            routed: loads.map(|it| it.routed),
+            meanwhile: loads.map(|it| it.meanwhile),
+        }
+    }
+
+    /// With what computing waits for elsewhere.
+    #[must_use]
+    pub fn and(self, other: &Self) -> Self {
+        let both = |own: [f64; 2], other: [f64; 2]| [own[0] + other[0], own[1] + other[1]];
+        Self {
+            waited: self.waited + other.waited,
+            routed: both(self.routed, other.routed),
+            meanwhile: both(self.meanwhile, other.meanwhile),
+        }
+    }
+}
+
+/// What phases take, of which this may run beside the rest and so much is waited for, of what could be hidden a part,
+/// from 0 to 1: two clocks for each part of a step (see [`crate::Clock`]). Gradients of values and of parameters are one
+/// part, of which sums of gradients are hidden first, then weights; or two, if a schedule `splits` them: each is a task
+/// then, which nothing leaves.
 #[must_use]
 pub fn by_clocks(
     times: StageTimes,
-    (beside, waited): (StageTimes, f64),
+    (beside, waits): (StageTimes, Waits),
     hides: f64,
     splits: bool,
 ) -> StageTimes {
     let hidden = |all: f64, beside: f64| hides * beside.min(all - beside).max(0.0);
     let StageTimes { forward, mut backward, mut weight } = times;
+    let Waits { waited, routed, meanwhile } = waits;
+    let [of_forward, of_backward] = [0, 1].map(|part| f64::min(routed[part], meanwhile[part]));
     if splits {
-        backward -= hidden(times.backward, beside.backward);
+        backward -= hides * of_backward + hidden(times.backward - of_backward, beside.backward);
         weight -= hidden(times.weight, beside.weight);
     } else {
-        let within = waited.min(weight - beside.weight).max(0.0);
+        let computed = (weight - beside.weight).max(0.0) + meanwhile[1];
+        let within = (waited + routed[1]).min(computed);
         let mut left = hides * within + hidden(backward + weight - within, beside.backward + beside.weight);
         let mut less = |time: &mut f64, most: f64| {
             let less = left.min(most).min(*time);
@@ -136,7 +177,8 @@ pub fn by_clocks(
         less(&mut backward, f64::INFINITY);
         less(&mut weight, f64::INFINITY);
     }
-    StageTimes { forward: forward - hidden(forward, beside.forward), backward, weight }
+    let forward = forward - hides * of_forward - hidden(forward - of_forward, beside.forward);
+    StageTimes { forward, backward, weight }
 }
 
 impl Plan {
@@ -164,7 +206,7 @@ impl Plan {
             let most = loads[clock as usize].most_hidden();
             if most > 0.0 { hidden / most } else { 0.0 }
         };
-        let (times, beside) = (of(sums), (of(beside), loads[Clock::Backward as usize].waited));
+        let (times, beside) = (of(sums), (of(beside), Waits::of(&loads)));
         let forward = by_clocks(times, beside, part(Clock::Forward, self.hidden.forward), splits).forward;
         let backward = by_clocks(times, beside, part(Clock::Backward, self.hidden.backward), splits);
         (StageTimes { forward, ..backward }, sums[Phase::Update as usize])

@@ -103,6 +103,8 @@ pub enum Assignment {
         bytes: Vec<u64>,
         /// What it takes each time that it runs (seconds).
         seconds: f64,
+        /// What of that rows that are routed take on their way, with what says where they go (seconds).
+        exchanged: f64,
     },
 }
 

@@ -62,6 +62,7 @@ pub(crate) fn example() -> Plan {
         operands: vec![Copy::Made; operands],
         bytes: vec![],
         seconds,
+        exchanged: 0.0,
     };
     let texts = ["[-,-]", "[-,a]", "[a,-]", "[-,a]", "[-,a]", "[-,-] owes a"];
     let mut plan = Plan {

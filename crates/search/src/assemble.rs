@@ -68,6 +68,10 @@ pub(crate) struct Assembled {
     pub(crate) given: Vec<Option<Held>>,
     /// For each operation, the time of each of its partitions, each time that it runs (seconds).
     pub(crate) seconds: Vec<Vec<f64>>,
+    /// What of that rows that are routed take on their way.
+    pub(crate) exchanged: Vec<Vec<f64>>,
+    /// For each operation, whether it may be computed meanwhile.
+    meanwhile: Vec<bool>,
     /// For each value, the number of its ways.
     pub(crate) ways: Vec<usize>,
     /// The ways.
@@ -162,6 +166,8 @@ pub(crate) fn assemble<'a>(
             delivered: none(),
             given: none(),
             seconds: vec![Vec::new(); graph.nodes.len()],
+            exchanged: vec![Vec::new(); graph.nodes.len()],
+            meanwhile: vec![false; graph.nodes.len()],
             ways: Vec::new(),
             found: Vec::new(),
             joined: Vec::new(),
@@ -228,11 +234,17 @@ pub(crate) fn is_prepared(graph: &Graph, node: NodeId, prepared: &[bool]) -> boo
 impl Assembly<'_> {
     fn add_work(&mut self, prices: &dyn Prices) {
         let graph = &self.section.graph;
+        for node in graph.meanwhile().into_iter().flat_map(|it| it.computed) {
+            self.assembled.meanwhile[node.0] = true;
+        }
         for node in graph.node_ids() {
             if !is_prepared(graph, node, &self.space.prepared) {
                 let work = Whole::of(graph, node);
-                let time = |it: &rewrite::Choice| work.time(&self.space.layouts, it, &it.partition, prices);
-                self.assembled.seconds[node.0] = self.space.choices[node.0].iter().map(time).collect();
+                let (layouts, choices) = (&self.space.layouts, &self.space.choices[node.0]);
+                let time = |it: &rewrite::Choice| work.time(layouts, it, &it.partition, prices);
+                self.assembled.seconds[node.0] = choices.iter().map(time).collect();
+                let exchanged = |it: &rewrite::Choice| work.exchanged(layouts, it, prices);
+                self.assembled.exchanged[node.0] = choices.iter().map(exchanged).collect();
             }
         }
         let groups = groups::groups(self.section, self.space, &self.assembled.seconds, &self.added);
@@ -253,10 +265,7 @@ impl Assembly<'_> {
     /// What a choice of a group takes where seconds count so (seconds).
     fn group_time(&self, group: &groups::Group, choice: usize, weights: &Weights) -> f64 {
         let graph = &self.section.graph;
-        let one = |(node, &choice): (&NodeId, &usize)| {
-            let weight = weights.alone(graph.node(*node).phase);
-            weight * (real(graph.runs(*node)) * self.assembled.seconds[node.0][choice])
-        };
+        let one = |(node, &choice): (&NodeId, &usize)| self.assembled.weighed(graph, *node, choice, weights);
         group.nodes.iter().zip(&group.choices[choice]).map(one).sum()
     }
 

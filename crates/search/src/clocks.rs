@@ -17,7 +17,7 @@
 
 use good_lp::{Expression, ProblemVariables, Solution as _, SolverModel, Variable, constraint, variable};
 use plan::{Clock, Load, Plan, Proof, SUMS};
-use planner_ir::Phase;
+use planner_ir::{Graph, Phase};
 
 use crate::problem::real;
 
@@ -51,6 +51,13 @@ struct Counts {
     waited: f64,
     apart: f64,
     beside: f64,
+    routed: f64,
+    meanwhile: f64,
+}
+
+impl Counts {
+    const ONE: Self =
+        Self { alone: 1.0, waited: 1.0, apart: 1.0, beside: 1.0, routed: 1.0, meanwhile: 1.0 };
 }
 
 /// How much a second counts, for each clock.
@@ -64,8 +71,7 @@ pub(crate) struct Weights {
 
 impl Weights {
     /// Everything stands in the way.
-    pub(crate) const ONE: Self =
-        Self { counts: [Counts { alone: 1.0, waited: 1.0, apart: 1.0, beside: 1.0 }; 2], cost: None };
+    pub(crate) const ONE: Self = Self { counts: [Counts::ONE; 2], cost: None };
 
     fn of(shares: Shares, (cost, splits): (f64, bool)) -> Self {
         let counts = shares.map(|shares| {
@@ -78,18 +84,19 @@ impl Weights {
                 waited: of(Load { waited: 1.0, ..Load::default() }),
                 apart: of(Load { apart: 1.0, ..Load::default() }),
                 beside: of(Load { behind: 1.0, ..Load::default() }),
+                routed: of(Load { routed: 1.0, ..Load::default() }),
+                meanwhile: of(Load { meanwhile: 1.0, ..Load::default() }),
             }
         });
         Self { counts, cost: Some((cost, splits)) }
     }
 
     /// Weights of which all that the search may come to are means.
-    pub(crate) fn corners(&self) -> Vec<Self> {
+    pub(crate) fn corners(&self, routes: Routes) -> Vec<Self> {
         let Some(cost) = self.cost else { return vec![*self] };
         let end = |sum: usize| std::array::from_fn(|it| if it == sum { 1.0 } else { 0.0 });
-        let pairs = sums_of(Clock::Forward)
-            .iter()
-            .flat_map(|&forward| sums_of(Clock::Backward).iter().map(move |&backward| [forward, backward]));
+        let [forward, backward] = Clock::ALL.map(|it| sums_of(it, routes));
+        let pairs = forward.iter().flat_map(|&one| backward.iter().map(move |&other| [one, other]));
         pairs.map(|pair| Self::of(pair.map(end), cost)).collect()
     }
 
@@ -110,18 +117,45 @@ impl Weights {
         }
     }
 
+    /// Of rows that are routed for something in a phase.
+    pub(crate) fn routed(&self, phase: Phase) -> f64 {
+        Clock::of(phase).map_or(1.0, |clock| self.counts[clock as usize].routed)
+    }
+
+    /// Of what may be computed meanwhile.
+    pub(crate) fn meanwhile(&self, phase: Phase) -> f64 {
+        Clock::of(phase).map_or(1.0, |clock| self.counts[clock as usize].meanwhile)
+    }
+
     /// No less than any.
     pub(crate) fn most(&self) -> f64 {
-        let all = self.counts.iter().flat_map(|it| [it.alone, it.waited, it.apart, it.beside]);
+        let all = self.counts.iter();
+        let all = all.flat_map(|it| [it.alone, it.waited, it.apart, it.beside, it.routed, it.meanwhile]);
         all.fold(0.0, f64::max)
     }
 }
 
-/// The sums of a clock that may be its longest one: nothing runs beside what is waited for in the loss.
-fn sums_of(clock: Clock) -> &'static [usize] {
-    match clock {
-        Clock::Forward => &[0, 2],
-        Clock::Backward => &[0, 1, 2, 3],
+/// The sums of a clock that may be its longest one: nothing but rows that are routed is waited for in the loss while
+/// something else can be computed.
+fn sums_of(clock: Clock, routes: Routes) -> &'static [usize] {
+    match (clock, routes) {
+        (Clock::Forward, Routes::Nothing) => &[0, 2],
+        (Clock::Forward, Routes::Rows) | (Clock::Backward, _) => &[0, 1, 2, 3],
+    }
+}
+
+/// Whether rows may be routed while something else can be computed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Routes {
+    Nothing,
+    Rows,
+}
+
+impl Routes {
+    /// Of a program.
+    pub(crate) fn of(graph: &Graph) -> Self {
+        let any = graph.meanwhile().iter().any(|it| !it.computed.is_empty());
+        if any { Self::Rows } else { Self::Nothing }
     }
 }
 
@@ -140,6 +174,8 @@ impl Taken {
             alone: runs * it.alone,
             waited: runs * it.waited,
             apart: runs * it.apart,
+            routed: runs * it.routed,
+            meanwhile: runs * it.meanwhile,
             ahead: runs * it.ahead,
             behind: runs * it.behind,
         };
@@ -151,7 +187,7 @@ impl Taken {
     pub(crate) fn longest(&self, clock: Clock, cost: f64) -> usize {
         let sums = self.loads[clock as usize].sums(cost);
         let longer = |&one: &usize, &other: &usize| sums[one].total_cmp(&sums[other]).then(other.cmp(&one));
-        sums_of(clock).iter().copied().max_by(longer).unwrap_or(0)
+        sums_of(clock, Routes::Rows).iter().copied().max_by(longer).unwrap_or(0)
     }
 
     fn sums(&self, cost: f64) -> Sums {
@@ -320,7 +356,7 @@ impl Clocks {
         let mut variables = ProblemVariables::new();
         let mut shares: Vec<(Clock, usize, Variable)> = Vec::new();
         for clock in Clock::ALL {
-            for &sum in sums_of(clock) {
+            for &sum in sums_of(clock, self.routes()) {
                 let it = self.centre[clock as usize][sum];
                 let near = variable().min((it - reach).max(0.0)).max((it + reach).min(1.0));
                 shares.push((clock, sum, variables.add(near)));
@@ -350,6 +386,12 @@ impl Clocks {
             clock.iter_mut().for_each(|it| *it /= all);
         }
         Some((found, solution.value(least) * unit))
+    }
+
+    /// Whether some plan routes rows while something else can be computed.
+    fn routes(&self) -> Routes {
+        let is_any = |it: &Taken| it.loads[Clock::Forward as usize].computes() > 0.0;
+        if self.seen.iter().any(is_any) { Routes::Rows } else { Routes::Nothing }
     }
 
     /// By how much the least time of a plan is above the largest bound, relative to it: by nothing where it is no

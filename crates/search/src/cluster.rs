@@ -7,7 +7,7 @@
 
 pub mod unequal; // stages on meshes that differ
 
-use plan::by_clocks;
+use plan::{Waits, by_clocks};
 use rayon::prelude::*;
 use schedule::StageTimes;
 
@@ -117,7 +117,7 @@ pub struct BlockCost {
     /// What of it may run beside the rest (seconds).
     pub beside: StageTimes,
     /// What of gradients of values is exchanged while others could be computed (seconds).
-    pub waited: f64,
+    pub waits: Waits,
     /// How much of what could be hidden is, from 0 to 1: the same for all blocks.
     pub hides: f64,
     /// Once in a step (seconds).
@@ -139,7 +139,7 @@ impl BlockCost {
     pub const NOTHING: Self = Self {
         times: NO_TIME,
         beside: NO_TIME,
-        waited: 0.0,
+        waits: Waits::NOTHING,
         hides: 0.0,
         update: 0.0,
         resident: 0,
@@ -155,7 +155,7 @@ impl BlockCost {
             own.backward += other.backward;
             own.weight += other.weight;
         }
-        self.waited += other.waited;
+        self.waits = self.waits.and(&other.waits);
         self.hides = self.hides.max(other.hides);
         self.update += other.update;
         self.resident = self.resident.saturating_add(other.resident);
@@ -167,19 +167,20 @@ impl BlockCost {
     /// What a micro-batch takes in a schedule that splits gradients of parameters off or not, by two clocks for each
     /// part of a step ([`by_clocks`], seconds).
     pub fn taken(&self, splits: bool) -> StageTimes {
-        by_clocks(self.times, (self.beside, self.waited), self.hides, splits)
+        by_clocks(self.times, (self.beside, self.waits), self.hides, splits)
     }
 
     /// What it takes at least together with any others: all that may run beside something is hidden (seconds).
     #[must_use]
     pub fn at_least(&self) -> Self {
         let less = |all: f64, beside: f64| all - self.hides * beside;
+        let Waits { waited, routed, .. } = self.waits;
         let times = StageTimes {
-            forward: less(self.times.forward, self.beside.forward),
-            backward: less(self.times.backward, self.beside.backward + self.waited),
+            forward: less(self.times.forward, self.beside.forward + routed[0]),
+            backward: less(self.times.backward, self.beside.backward + waited + routed[1]),
             weight: less(self.times.weight, self.beside.weight),
         };
-        Self { times, beside: NO_TIME, waited: 0.0, ..*self }
+        Self { times, beside: NO_TIME, waits: Waits::NOTHING, ..*self }
     }
 
     /// What so many micro-batches and the update take (seconds).

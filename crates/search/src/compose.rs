@@ -171,6 +171,7 @@ impl Writer<'_> {
             copies.push(self.transfer(index, operand, from, needed));
         }
         let seconds = assembled.seconds[node.0][number];
+        let exchanged = assembled.exchanged[node.0][number];
         let whole = repetition.nodes[node.0];
         let partition = choice.partition.clone();
         let mut bytes = Vec::new();
@@ -185,7 +186,7 @@ impl Writer<'_> {
             }
         }
         self.composed.assignments[whole.0] =
-            Assignment::Computed { partition, operands: copies, bytes, seconds };
+            Assignment::Computed { partition, operands: copies, bytes, seconds, exchanged };
         for (&result, &layout) in results.iter().zip(&choice.results) {
             let whole = repetition.values[result.0];
             self.composed.layouts[whole.0] = space.layouts[result.0][layout].clone();
@@ -371,8 +372,12 @@ pub(crate) fn estimate(plan: &Plan, prices: &dyn Prices) -> Vec<Term> {
         None => terms.push(Term { name: name.to_owned(), seconds }),
     };
     for (node, assignment) in graph.node_ids().zip(&plan.assignments) {
-        if let Assignment::Computed { seconds, .. } = assignment {
-            add(class_names(&graph.node(node).op).term, real(graph.runs(node)) * *seconds);
+        if let Assignment::Computed { seconds, exchanged, .. } = assignment {
+            let runs = real(graph.runs(node));
+            add(class_names(&graph.node(node).op).term, runs * (*seconds - *exchanged));
+            if *exchanged > 0.0 {
+                add("dispatch and combine", runs * *exchanged);
+            }
         }
     }
     for (transfer, runs) in plan.transfers.iter().zip(plan.runs()) {

@@ -46,11 +46,29 @@ impl<'a> Whole<'a> {
         partition: &Partition,
         prices: &dyn Prices,
     ) -> f64 {
+        self.priced(layouts, choice, partition, |work| prices.work(work))
+    }
+
+    /// What of that rows that are routed take on their way (seconds).
+    pub(crate) fn exchanged(&self, layouts: &[Arc<[Layout]>], choice: &Choice, prices: &dyn Prices) -> f64 {
+        if choice.partition.routed.is_empty() {
+            return 0.0;
+        }
+        self.priced(layouts, choice, &choice.partition, |work| prices.exchanged(work))
+    }
+
+    fn priced(
+        &self,
+        layouts: &[Arc<[Layout]>],
+        choice: &Choice,
+        partition: &Partition,
+        price: impl Fn(&Work<'_>) -> f64,
+    ) -> f64 {
         let Node { op, operands, results, .. } = self.graph.node(self.id);
         let local = |(&value, &layout): (&ValueId, &usize)| {
             layouts[value.0][layout].local_type(self.graph.type_of(value))
         };
-        prices.work(&Work {
+        price(&Work {
             op,
             whole: &self.operands,
             operands: &operands.iter().zip(&choice.operands).map(local).collect::<Vec<Type>>(),

@@ -12,7 +12,7 @@ const TOLERANCE: f64 = 1e-9;
 pub fn mispriced(plan: &Plan, prices: &dyn Prices) -> Option<String> {
     let graph = &plan.graph;
     for (node, assignment) in graph.node_ids().zip(&plan.assignments) {
-        let Assignment::Computed { partition, operands, seconds, .. } = assignment else { continue };
+        let Assignment::Computed { partition, operands, seconds, exchanged, .. } = assignment else { continue };
         let node_ = graph.node(node);
         let (takes, makes) = (graph.types_of(&node_.operands), graph.types_of(&node_.results));
         let used = node_.operands.iter().zip(operands);
@@ -27,7 +27,8 @@ pub fn mispriced(plan: &Plan, prices: &dyn Prices) -> Option<String> {
             partition,
             loops: &node_.op.loops(&takes, &makes),
         };
-        if let Some(wrong) = time_differs(*seconds, prices.work(&work)) {
+        let prices = [(*seconds, prices.work(&work)), (*exchanged, prices.exchanged(&work))];
+        if let Some(wrong) = prices.into_iter().find_map(|(said, priced)| time_differs(said, priced)) {
             return Some(format!("operation {} (`{}`) {wrong}", node.0, node_.origin));
         }
     }

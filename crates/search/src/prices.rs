@@ -17,6 +17,11 @@ pub trait Prices: Sync {
     /// The time of an operation on the blocks that a device holds (seconds).
     fn work(&self, work: &Work<'_>) -> f64;
 
+    /// What of that rows that are routed take on their way, and what says where they go (seconds).
+    fn exchanged(&self, _work: &Work<'_>) -> f64 {
+        0.0
+    }
+
     /// The time of a move of a value of that type (seconds).
     fn step(&self, type_: &Type, step: &Move, before: &Layout, after: &Layout) -> f64;
 
@@ -125,9 +130,13 @@ impl Prices for MachinePrices<'_> {
     fn work(&self, work: &Work<'_>) -> f64 {
         match work.partition {
             Partition { steps: 2.., .. } => self.in_steps(work),
-            it if it.moves() => self.routed(work),
+            it if it.moves() => self.met(work) + self.routed(work),
             _ => self.at_once(work),
         }
+    }
+
+    fn exchanged(&self, work: &Work<'_>) -> f64 {
+        if work.partition.routed.is_empty() { 0.0 } else { self.routed(work) }
     }
 
     fn step(&self, type_: &Type, step: &Move, before: &Layout, after: &Layout) -> f64 {

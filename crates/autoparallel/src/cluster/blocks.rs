@@ -1,7 +1,9 @@
 //! What each block of a plan takes and holds.
 
-use plan::{Assignment, Copy, Part, Plan};
-use planner_ir::{Phase, Source, ValueId};
+use std::collections::BTreeSet;
+
+use plan::{Assignment, Clock, Copy, Part, Plan};
+use planner_ir::{NodeId, Phase, Source, ValueId};
 use schedule::StageTimes;
 use search::cluster::BlockCost;
 use search::kept;
@@ -39,7 +41,19 @@ pub(super) fn costs(plan: &Plan, homes: &[usize], blocks: usize, cost: Option<f6
     }
     for (home, seconds) in waited {
         if let Some(cost) = costs.get_mut(home) {
-            cost.waited += seconds;
+            cost.waits.waited += seconds;
+        }
+    }
+    let meanwhile: BTreeSet<NodeId> = plan.graph.meanwhile().into_iter().flat_map(|it| it.computed).collect();
+    for (node, assignment) in plan.graph.node_ids().zip(&plan.assignments) {
+        let (Assignment::Computed { seconds, exchanged, .. }, Some(clock), Some(cost)) =
+            (assignment, Clock::of(plan.graph.node(node).phase), costs.get_mut(homes[node.0]))
+        else {
+            continue;
+        };
+        cost.waits.routed[clock as usize] += exchanged;
+        if meanwhile.contains(&node) {
+            cost.waits.meanwhile[clock as usize] += seconds - exchanged;
         }
     }
     for value in plan.graph.value_ids() {

@@ -50,19 +50,32 @@ fn times(plan: &Plan, found: &mut Violations) -> f64 {
         let message = format!("terms add up to {estimate} seconds, expected {total}");
         found.add("estimate", "estimate", message);
     }
+    exchanged(plan, found);
     hidden(plan, found);
     total - plan.hidden_seconds()
 }
 
+/// Of what an operation takes, no more is exchanged than all, and nothing where no rows are routed.
+fn exchanged(plan: &Plan, found: &mut Violations) {
+    for (node, assignment) in plan.assignments.iter().enumerate() {
+        let Assignment::Computed { partition, seconds, exchanged, .. } = assignment else { continue };
+        let most = if partition.routed.is_empty() { 0.0 } else { *seconds };
+        if !(is_time(*exchanged) && *exchanged <= most) {
+            let message = format!("exchanges rows for {exchanged} seconds, expected from 0 to {most}");
+            found.add("seconds", operation_name(plan, node), message);
+        }
+    }
+}
+
 /// No more is hidden of the loss, or of the gradients, than there is of what need not be waited for, nor than
 /// there is of the rest; and beside exchanges that are waited for, no more than they take, nor than gradients of
-/// parameters.
+/// parameters; with rows that are routed, and what is computed that some of them have nothing to do with.
 fn hidden(plan: &Plan, found: &mut Violations) {
     let (graph, known, for_sums) = (&plan.graph, plan.graph.known_before(), plan.graph.for_sums());
     // Of forward and backward, what stands in the way and what does not; of what does, exchanges for gradients of
     // values, and what gradients of parameters take.
     let mut sums = [[0.0; 2]; 2];
-    let [mut waited, mut apart] = [0.0; 2];
+    let ([mut waited, mut apart], [routed, free]) = ([0.0; 2], while_routed(plan));
     let part = |phase: Phase| usize::from(phase != Phase::Forward);
     for (node, assignment) in graph.nodes.iter().zip(&plan.assignments) {
         if let Assignment::Computed { seconds, .. } = assignment
@@ -96,7 +109,7 @@ fn hidden(plan: &Plan, found: &mut Violations) {
             _ => {}
         }
     }
-    let within = [0.0, f64::min(waited, apart)];
+    let within = [f64::min(routed[0], free[0]), f64::min(waited + routed[1], apart + free[1])];
     let said = [("forward", plan.hidden.forward), ("backward", plan.hidden.backward)];
     for (((name, seconds), [alone, beside]), within) in said.into_iter().zip(sums).zip(within) {
         let most = within + beside.min(alone - within);
@@ -105,6 +118,47 @@ fn hidden(plan: &Plan, found: &mut Violations) {
             found.add("estimate", format!("hidden.{name}"), message);
         }
     }
+}
+
+/// What rows that are routed take on their way, forward and backward, and what is computed then that is no gradient of
+/// a parameter and neither comes of the operation that some of them are of, nor leads to it.
+fn while_routed(plan: &Plan) -> [[f64; 2]; 2] {
+    let graph = &plan.graph;
+    let mut sums = [[0.0; 2]; 2];
+    let mut free: BTreeSet<usize> = BTreeSet::new();
+    for (routed, assignment) in plan.assignments.iter().enumerate() {
+        let Assignment::Computed { exchanged, .. } = assignment else { continue };
+        let phase = graph.nodes[routed].phase;
+        if *exchanged <= 0.0 || phase == Phase::Update {
+            continue;
+        }
+        sums[0][usize::from(phase != Phase::Forward)] += exchanged;
+        // Values that come of it, and values that lead to it.
+        let (mut of, mut to) = (vec![false; graph.values.len()], vec![false; graph.values.len()]);
+        graph.nodes[routed].results.iter().for_each(|it| of[it.0] = true);
+        graph.nodes[routed].operands.iter().for_each(|it| to[it.0] = true);
+        let mut tied = vec![false; graph.nodes.len()];
+        tied[routed] = true;
+        for (index, node) in graph.nodes.iter().enumerate().skip(routed + 1) {
+            tied[index] = node.operands.iter().any(|it| of[it.0]);
+            node.results.iter().filter(|_| tied[index]).for_each(|it| of[it.0] = true);
+        }
+        for (index, node) in graph.nodes.iter().enumerate().take(routed).rev() {
+            tied[index] = node.results.iter().any(|it| to[it.0]);
+            node.operands.iter().filter(|_| tied[index]).for_each(|it| to[it.0] = true);
+        }
+        free.extend((0..tied.len()).filter(|&it| !tied[it] && graph.nodes[it].phase == phase));
+    }
+    for node in free {
+        if let Assignment::Computed { seconds, exchanged, .. } = &plan.assignments[node] {
+            match graph.nodes[node].phase {
+                Phase::Forward => sums[1][0] += seconds - exchanged,
+                Phase::Backward => sums[1][1] += seconds - exchanged,
+                Phase::Gradient | Phase::Update => {}
+            }
+        }
+    }
+    sums
 }
 
 fn proof(plan: &Plan, time: f64, found: &mut Violations) {

@@ -109,6 +109,7 @@ impl Tables {
             operands: it.operands.iter().copied().map(copy).collect(),
             bytes: it.bytes.clone(),
             seconds: it.seconds,
+            exchanged: it.exchanged,
         })
     }
 

@@ -43,12 +43,13 @@ pub(super) fn body(plan: &Plan) -> file::Body {
     };
     let operation = |assignment: &Assignment| match assignment {
         Assignment::Prepared => file::Operation::Prepared,
-        Assignment::Computed { partition, operands, bytes, seconds } => {
+        Assignment::Computed { partition, operands, bytes, seconds, exchanged } => {
             file::Operation::Computed(file::Computed {
                 partition: partitions.place(partition),
                 operands: operands.iter().copied().map(copy).collect(),
                 bytes: bytes.clone(),
                 seconds: *seconds,
+                exchanged: *exchanged,
             })
         }
     };

@@ -139,6 +139,14 @@ pub(super) struct Computed {
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub(super) bytes: Vec<u64>,
     pub(super) seconds: f64,
+    /// Missing where no rows are routed.
+    #[serde(default, skip_serializing_if = "is_nothing")]
+    pub(super) exchanged: f64,
+}
+
+#[expect(clippy::trivially_copy_pass_by_ref, reason = "serde asks for a reference")]
+fn is_nothing(seconds: &f64) -> bool {
+    seconds.to_bits() == 0
 }
 
 #[derive(Serialize, Deserialize)]

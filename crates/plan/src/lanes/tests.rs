@@ -107,7 +107,7 @@ fn gradients_run_beside_what_is_waited_for_after_them() {
                 Happens { does: Does::Transfer(0), way, seconds: next() }
             })
             .collect();
-        let beside = beside_what_is_waited_for(&happens);
+        let (beside, _) = beside_what_is_waited_for(&happens, &[]);
         let mut left = vec![0.0; happens.len()];
         for (index, it) in happens.iter().enumerate() {
             match it.way {
@@ -125,7 +125,7 @@ fn gradients_run_beside_what_is_waited_for_after_them() {
                     }
                     partly += usize::from(there > 0.0 && there < it.seconds);
                 }
-                Way::Alone | Way::Beside(_) => assert!(beside[index] <= 0.0),
+                Way::Alone | Way::Routed | Way::Meanwhile | Way::Beside(_) => assert!(beside[index] <= 0.0),
             }
         }
         for (index, it) in happens.iter().enumerate().filter(|it| it.1.way == Way::Apart) {

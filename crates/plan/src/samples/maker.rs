@@ -180,7 +180,8 @@ fn computed(plan: &mut Plan, node: &Node, steps: Steps, u: &mut Unstructured<'_>
             continue;
         }
         let bytes = bytes_of_steps(&plan.mesh, &loops, (&operands, &results), &partition);
-        return Ok(Assignment::Computed { partition, operands: copies, bytes, seconds: seconds(u)? });
+        let (operands, seconds) = (copies, seconds(u)?);
+        return Ok(Assignment::Computed { partition, operands, bytes, seconds, exchanged: 0.0 });
     }
 }
 

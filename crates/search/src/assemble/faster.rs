@@ -11,12 +11,12 @@ use planner_ir::{Node, NodeId, ValueId};
 
 use super::Assembly;
 use super::groups::Group;
-use crate::clocks::Weights;
+use crate::clocks::{Routes, Weights};
 
 impl Assembly<'_> {
     /// The choices of a group that are needed, in order: whatever seconds count.
     pub(super) fn needed(&self, group: &Group) -> Vec<usize> {
-        let corners = self.weights.corners();
+        let corners = self.weights.corners(Routes::of(&self.section.graph));
         let time = |weights: &Weights| -> Vec<f64> {
             (0..group.choices.len()).map(|choice| self.group_time(group, choice, weights)).collect()
         };

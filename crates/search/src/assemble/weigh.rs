@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use planner_ir::Phase;
+use planner_ir::{Graph, NodeId, Phase};
 
 use super::{Assembled, scaled};
 use crate::clocks::Weights;
@@ -69,10 +69,8 @@ impl Assembled {
             let Some(done) = done.as_ref().filter(|_| !self.joints.iter().any(|it| it.has(node))) else {
                 continue;
             };
-            let weight = weights.alone(graph.node(node).phase);
-            let runs = real(graph.runs(node));
             let times = problem.times[done.node].iter_mut().zip(&done.choices);
-            times.for_each(|(time, &choice)| *time += weight * (runs * self.seconds[node.0][choice]));
+            times.for_each(|(time, &choice)| *time += self.weighed(graph, node, choice, weights));
         }
         for joint in &self.joints {
             let pace = weights.alone(graph.node(joint.sum).phase) * real(graph.runs(joint.sum));
@@ -104,5 +102,17 @@ impl Assembled {
             problem.edges.push(Edge { from, to, table });
         }
         problem
+    }
+
+    /// What a choice of an operation takes where seconds count so (seconds).
+    pub(super) fn weighed(&self, graph: &Graph, node: NodeId, choice: usize, weights: &Weights) -> f64 {
+        let (phase, runs) = (graph.node(node).phase, real(graph.runs(node)));
+        let weight = if self.meanwhile[node.0] { weights.meanwhile(phase) } else { weights.alone(phase) };
+        let (seconds, exchanged) = (self.seconds[node.0][choice], self.exchanged[node.0][choice]);
+        if exchanged > 0.0 && exchanged < f64::INFINITY {
+            weight * (runs * (seconds - exchanged)) + weights.routed(phase) * (runs * exchanged)
+        } else {
+            weight * (runs * seconds)
+        }
     }
 }

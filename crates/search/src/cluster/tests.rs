@@ -166,8 +166,9 @@ fn cuts_are_those_of_trying_all() {
             let kept = Kept { backward, gradients, apart };
             let beside = beside(u, times)?;
             let waited = (times.backward - beside.backward) * f64::from(u.int_in_range(0_u8..=2)?) / 2.0;
+            let waits = plan::Waits { waited, ..plan::Waits::NOTHING };
             let most = backward + gradients + u.int_in_range(0..=5)?;
-            blocks.push(BlockCost { times, beside, waited, hides, update, resident, kept, most });
+            blocks.push(BlockCost { times, beside, waits, hides, update, resident, kept, most });
         }
         let mut live = Vec::new();
         for _ in 0..stages {

@@ -1,12 +1,13 @@
 //! What exchanges beside computing hold besides.
 //!
 //! A plan counts on weights that are fetched while something else is computed, and on gradients that are summed
-//! meanwhile. What is fetched has its place from then on, what is summed until then. Both follow from the lanes of the
-//! plan ([`Plan::lanes`]): each part of a step takes as long as what stands in the way, or as what may run beside it if
+//! meanwhile. What is fetched has its place from then on, what is summed until then; and what gradients of parameters are
+//! computed from that are kept for rows that are routed, until these have come. All follow from the lanes of the plan
+//! ([`Plan::lanes`]): each part of a step takes as long as what stands in the way, or as what may run beside it if
 //! that takes longer; fetched is as late as all comes in time, one exchange after another, and summed as early as can
 //! be.
 
-use plan::{Lanes, Plan};
+use plan::{Assignment, Lanes, Plan};
 use planner_ir::NodeId;
 
 use super::memory::Walk;
@@ -44,6 +45,12 @@ fn in_order(mut walk: Walk<'_>, plan: &Plan, live: Live) -> u64 {
         for exchange in lanes.ahead.iter().rev() {
             due = due.min(exchange.at * pace) - exchange.seconds;
             walk.there_from(exchange.result, during(&lanes, due / pace));
+        }
+        for &(gradient, routed) in &lanes.kept {
+            if let Assignment::Computed { operands, .. } = &plan.assignments[gradient.0] {
+                let values = plan.graph.node(gradient).operands.iter().copied();
+                values.zip(operands).for_each(|(value, &copy)| walk.there_until((value, copy), Some(routed)));
+            }
         }
         for exchange in &lanes.behind {
             over = over.max(exchange.at * pace) + exchange.seconds;

@@ -30,7 +30,7 @@ pub(crate) fn join(
     let assignment = |stood: &NodeId| {
         let mut assignment = plan.assignments[stood.0].clone();
         let adds: Vec<&(Added, Copy)> = found.iter().filter(|it| it.0.product == *stood).collect();
-        if let (false, Assignment::Computed { partition, operands, bytes, seconds }) =
+        if let (false, Assignment::Computed { partition, operands, bytes, seconds, .. }) =
             (adds.is_empty(), &mut assignment)
         {
             let place = places[stood.0].unwrap_or(*stood);

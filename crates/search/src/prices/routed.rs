@@ -18,21 +18,28 @@ use planner_ir::{Layout, LoopId, Move, Route, Type};
 use super::{MachinePrices, Work, packs};
 
 impl MachinePrices<'_> {
-    /// The time of work whose rows are routed (seconds).
-    pub(super) fn routed(&self, work: &Work<'_>) -> f64 {
+    /// What a device computes with the rows that it gets (seconds).
+    pub(super) fn met(&self, work: &Work<'_>) -> f64 {
         let Work { op, whole, partition, loops, .. } = *work;
         let Ok(made) = op.infer(whole) else { return f64::INFINITY };
         let met = partition.met();
         let given = whole.iter().enumerate().map(|(it, type_)| met.operand(loops, it).local_type(type_));
         let gotten = made.iter().enumerate().map(|(it, type_)| met.result(loops, it).local_type(type_));
         let (operands, results): (Vec<Type>, Vec<Type>) = (given.collect(), gotten.collect());
-        let computing =
-            self.at_once(&Work { operands: &operands, results: &results, partition: &met, ..*work });
+        self.at_once(&Work { operands: &operands, results: &results, partition: &met, ..*work })
+    }
+
+    /// What rows take on their way to where they are used, and what is made of them on its way back, with what says
+    /// where they go (seconds).
+    pub(super) fn routed(&self, work: &Work<'_>) -> f64 {
+        let Work { op, whole, partition, loops, .. } = *work;
+        let Ok(made) = op.infer(whole) else { return f64::INFINITY };
+        let met = partition.met();
         let ends = |(index, type_)| (&loops.operands[index], type_, met.operand(loops, index));
         let operands = whole.iter().enumerate().map(ends);
         let ends = |(index, type_)| (&loops.results[index], type_, met.result(loops, index));
         let all = operands.chain(made.iter().enumerate().map(ends));
-        computing + all.map(|(dims, type_, layout)| self.route(work, dims, type_, &layout)).sum::<f64>()
+        all.map(|(dims, type_, layout)| self.route(work, dims, type_, &layout)).sum()
     }
 
     /// The time to bring a value where it is used, or back, that is held so in between (seconds).

@@ -54,7 +54,8 @@ fn routed(group: u64, [tokens, experts]: [u64; 2], routes: &str) -> Plan {
             let types = [&it.operands, &it.results].map(|values| plan.graph.types_of(values));
             let loops = it.op.loops(&types[0], &types[1]);
             let bytes = crate::bytes_of_steps(&mesh, &loops, (&types[0], &types[1]), &partition);
-            Assignment::Computed { partition, operands: vec![Copy::Made; count], bytes, seconds: 0.0 }
+            let operands = vec![Copy::Made; count];
+            Assignment::Computed { partition, operands, bytes, seconds: 0.0, exchanged: 0.0 }
         },
     );
     plan.assignments = assignments.collect();

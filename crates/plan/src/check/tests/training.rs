@@ -108,7 +108,8 @@ fn a_summed_loop_makes_pieces_of_the_results_that_it_indexes() {
         .map(layout)
         .to_vec();
     let operands = vec![Copy::Made; 6];
-    plan.assignments[0] = Assignment::Computed { partition, operands, bytes: vec![], seconds: 0.0 };
+    let bytes = vec![];
+    plan.assignments[0] = Assignment::Computed { partition, operands, bytes, seconds: 0.0, exchanged: 0.0 };
     let mut plan = samples::with_memory(plan);
     assert_eq!(check(&plan), Ok(()));
     plan.layouts[7] = layout(whole);

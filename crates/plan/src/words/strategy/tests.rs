@@ -104,7 +104,8 @@ fn answers(program: &str, partitions: &[&str], expected: Expect) {
     let mut plan = samples::empty(graph, mesh.clone());
     for (assignment, text) in plan.assignments.iter_mut().zip(partitions) {
         let partition = parse_partition(&mesh, text).unwrap();
-        *assignment = Assignment::Computed { partition, operands: vec![], bytes: vec![], seconds: 0.0 };
+        let (operands, bytes) = (vec![], vec![]);
+        *assignment = Assignment::Computed { partition, operands, bytes, seconds: 0.0, exchanged: 0.0 };
     }
     expected.assert_eq(&strategy(&plan).join("; "));
 }

@@ -46,10 +46,12 @@ impl World {
                     apart: u.int_in_range(0..=5)?,
                 };
                 let beside = beside(u, times)?;
+                let waited = (times.backward - beside.backward) * f64::from(u.int_in_range(0_u8..=2)?) / 2.0;
+                let waits = plan::Waits { waited, ..plan::Waits::NOTHING };
                 of.push(BlockCost {
                     times,
                     beside,
-                    waited: (times.backward - beside.backward) * f64::from(u.int_in_range(0_u8..=2)?) / 2.0,
+                    waits,
                     hides,
                     update,
                     resident: u.int_in_range(0..=9)?,
