@@ -87,3 +87,6 @@ impl Graph {
     }
 }
 
+
+#[cfg(test)]
+mod tests;

@@ -1,6 +1,6 @@
 //! What parts of a step take, against clocks that go from one operation to the next.
 
-use planner_ir::ValueId;
+use planner_ir::{Meanwhile, NodeId, ValueId};
 
 use super::{Does, Exchange, Happens, Lanes, Way, beside_what_is_waited_for, load};
 use crate::clocks::{Beside, Load};
@@ -139,4 +139,60 @@ fn gradients_run_beside_what_is_waited_for_after_them() {
         assert!(all <= load.hidden(Some(0.0)) + 1e-9);
     }
     assert!(partly > 100, "{partly}");
+}
+
+/// Rows that are routed have beside them what may be computed meanwhile, wherever it stands and nothing else has, and
+/// then gradients that were made before, which are kept for them.
+#[test]
+fn rows_have_beside_them_what_has_nothing_to_do_with_them() {
+    let mut both = [0; 3];
+    for seed in 0..500 {
+        let mut next = numbers(seed);
+        // Of each of three operations rows, gradients before it, and what may be computed meanwhile, before or after.
+        let (mut happens, mut meanwhile) = (Vec::new(), Vec::new());
+        for routed in [0, 10, 20] {
+            let it = |number: usize, way: Way, seconds: f64| {
+                let does = Does::Node(NodeId(routed + number));
+                Happens { does, way, seconds }
+            };
+            let mut own = vec![it(1, Way::Apart, next()), it(0, Way::Routed, next()), it(0, Way::Alone, next())];
+            let free = it(2, Way::Meanwhile, next());
+            own.insert(if next() < 5.0 { 0 } else { 3 }, free);
+            happens.extend(own);
+            meanwhile.push(Meanwhile { routed: NodeId(routed), computed: vec![NodeId(routed + 2)] });
+        }
+        let (beside, kept) = beside_what_is_waited_for(&happens, &meanwhile);
+        let of = |number: usize, way: Way| {
+            let found = |it: &Happens| it.way == way && it.node() == Some(NodeId(number));
+            let place = happens.iter().position(found).expect("happens");
+            (happens[place].seconds, beside[place])
+        };
+        let mut left = Vec::new();
+        for routed in [0, 10, 20] {
+            let ((rows, hidden), (free, used)) = (of(routed, Way::Routed), of(routed + 2, Way::Meanwhile));
+            assert!((used - rows.min(free)).abs() < 1e-9, "{seed}: {happens:?}, {beside:?}");
+            left.push(of(routed + 1, Way::Apart).0);
+            let gradients: f64 = left.iter().sum();
+            assert!((hidden - used - gradients.min(rows - used)).abs() < 1e-9, "{seed}: {beside:?}");
+            let mut wanted = hidden - used;
+            let is_kept = wanted > 0.0;
+            assert_eq!(kept.iter().any(|it| it.1 == NodeId(routed)), is_kept, "{seed}: {kept:?}");
+            for it in left.iter_mut().rev() {
+                let taken = it.min(wanted);
+                (*it, wanted) = (*it - taken, wanted - taken);
+            }
+            both[0] += usize::from(used > 0.0 && used < rows);
+            both[1] += usize::from(is_kept);
+            both[2] += usize::from(hidden < rows);
+        }
+        let alone: Vec<Happens> = happens.iter().map(|it| it.by_itself()).collect();
+        let (beside, kept) = beside_what_is_waited_for(&alone, &meanwhile);
+        assert!(kept.is_empty());
+        for (it, beside) in alone.iter().zip(beside) {
+            assert!(beside <= 0.0 || matches!(it.way, Way::Routed | Way::Meanwhile), "{seed}: {it:?}");
+        }
+        let all: f64 = [0, 10, 20].map(|it| of(it, Way::Routed).1).iter().sum();
+        assert!(all <= load(&happens).hidden(Some(0.0)) + 1e-9, "{seed}");
+    }
+    assert!(both.iter().all(|&it| it > 100), "{both:?}");
 }

@@ -27,7 +27,10 @@ impl Point {
     fn weighed(&self, weights: &Weights) -> f64 {
         let [forward, backward] = &self.loads;
         let on = |phase: Phase, load: &Load| {
-            weights.alone(phase) * load.alone + weights.exchanged(phase, true) * load.beside()
+            weights.alone(phase) * load.alone
+                + weights.exchanged(phase, true) * load.beside()
+                + weights.routed(phase) * load.routed
+                + weights.meanwhile(phase) * load.meanwhile
         };
         let of_gradients = weights.alone(Phase::Gradient) * backward.apart
             + weights.exchanged(Phase::Backward, false) * backward.waited;
@@ -45,16 +48,21 @@ fn the_least_time_lies_between_bound_and_plan() {
     let (mut optimal, mut gaps) = (0, 0);
     arbtest::arbtest(|u| {
         let cost = f64::from(u.int_in_range(0..=9_u8)?) / 10.0;
+        let routes = u.arbitrary()?;
         let mut points = Vec::new();
         for _ in 0..u.int_in_range(1..=12)? {
             let mut number = || Ok::<f64, arbtest::arbitrary::Error>(f64::from(u.int_in_range(0..=40_u8)?));
             let mut load = |is_backward: bool| {
-                let mut numbers = [0.0; 4];
-                for it in numbers.iter_mut().take(if is_backward { 4 } else { 2 }) {
+                let mut numbers = [0.0; 6];
+                for it in numbers.iter_mut().take(if is_backward { 6 } else { 4 }) {
                     *it = number()?;
                 }
-                let [alone, ahead, waited, apart] = numbers;
-                Ok::<Load, arbtest::arbitrary::Error>(Load { alone, waited, apart, ahead, behind: 0.0 })
+                let [alone, ahead, mut routed, mut meanwhile, waited, apart] = numbers;
+                if !routes {
+                    (routed, meanwhile) = (0.0, 0.0);
+                }
+                let load = Load { alone, waited, apart, routed, meanwhile, ahead, behind: 0.0 };
+                Ok::<Load, arbtest::arbitrary::Error>(load)
             };
             let loads = [load(false)?, load(true)?];
             points.push(Point { loads, update: number()? });
@@ -82,7 +90,8 @@ fn the_least_time_lies_between_bound_and_plan() {
         let hides = points.iter().all(|it| {
             let [forward, backward] = it.loads;
             forward.beside() <= forward.alone
-                && backward.waited <= backward.apart
+                && backward.waits() <= backward.computes()
+                && forward.waits() >= forward.computes()
                 && backward.beside() <= backward.alone
         });
         assert!(!hides || tried == 1 && clocks.gap() <= EXACT);
@@ -104,7 +113,7 @@ fn no_weights_are_tried_twice() {
             waited: dice.time(20),
             apart: dice.time(20),
             ahead: dice.time(40),
-            behind: 0.0,
+            ..Load::default()
         };
         let points: Vec<Point> =
             (0..8).map(|_| Point { loads: [load().one_by_one(), load()], update: load().alone }).collect();
