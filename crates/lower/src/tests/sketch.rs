@@ -134,8 +134,8 @@ impl Sketch {
             self.plan.layouts.push(partition.result(&loops, index));
         }
         let bytes = bytes_of_steps(&self.plan.mesh, &loops, (&operand_types, &types), &partition);
-        let operands = copies;
-        let assignment = Assignment::Computed { partition, operands, bytes, seconds: 0.0, exchanged: 0.0 };
+        let assignment =
+            Assignment::Computed { partition, operands: copies, bytes, seconds: 0.0, exchanged: 0.0 };
         self.plan.assignments.push(assignment);
         let origin = format!("node{}", self.plan.graph.nodes.len());
         self.plan.graph.push_node_in(self.phase, op, operands.to_vec(), types, origin)
