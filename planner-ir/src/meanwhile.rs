@@ -40,7 +40,11 @@ impl Graph {
         while let Some(node) = left.pop() {
             let is_of_phase = self.node(node).phase == self.node(routed).phase;
             let is_known = node == routed || sums.contains(&node) || computed.contains(&node);
-            if is_of_phase && !is_known && !self.leads(node, routed, users) && !self.leads(routed, node, users) {
+            if is_of_phase
+                && !is_known
+                && !self.leads(node, routed, users)
+                && !self.leads(routed, node, users)
+            {
                 computed.insert(node);
                 left.extend(operands(node));
             }
@@ -86,7 +90,6 @@ impl Graph {
         }
     }
 }
-
 
 #[cfg(test)]
 mod tests;

@@ -282,7 +282,8 @@ impl Plan {
     /// What happens in each part of a step, in order; given what may be computed while rows are exchanged.
     fn happens(&self, meanwhile: &[Meanwhile]) -> [Vec<Happens>; 2] {
         let graph = &self.graph;
-        let meanwhile: BTreeSet<NodeId> = meanwhile.iter().flat_map(|it| it.computed.iter().copied()).collect();
+        let meanwhile: BTreeSet<NodeId> =
+            meanwhile.iter().flat_map(|it| it.computed.iter().copied()).collect();
         let (beside, phases) = (self.beside(), self.transfer_phases());
         let mut happens = [const { Vec::new() }; 2];
         let mut done = BTreeSet::new();

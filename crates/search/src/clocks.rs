@@ -56,8 +56,7 @@ struct Counts {
 }
 
 impl Counts {
-    const ONE: Self =
-        Self { alone: 1.0, waited: 1.0, apart: 1.0, beside: 1.0, routed: 1.0, meanwhile: 1.0 };
+    const ONE: Self = Self { alone: 1.0, waited: 1.0, apart: 1.0, beside: 1.0, routed: 1.0, meanwhile: 1.0 };
 }
 
 /// How much a second counts, for each clock.

@@ -12,7 +12,9 @@ const TOLERANCE: f64 = 1e-9;
 pub fn mispriced(plan: &Plan, prices: &dyn Prices) -> Option<String> {
     let graph = &plan.graph;
     for (node, assignment) in graph.node_ids().zip(&plan.assignments) {
-        let Assignment::Computed { partition, operands, seconds, exchanged, .. } = assignment else { continue };
+        let Assignment::Computed { partition, operands, seconds, exchanged, .. } = assignment else {
+            continue;
+        };
         let node_ = graph.node(node);
         let (takes, makes) = (graph.types_of(&node_.operands), graph.types_of(&node_.results));
         let used = node_.operands.iter().zip(operands);

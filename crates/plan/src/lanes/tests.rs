@@ -155,7 +155,8 @@ fn rows_have_beside_them_what_has_nothing_to_do_with_them() {
                 let does = Does::Node(NodeId(routed + number));
                 Happens { does, way, seconds }
             };
-            let mut own = vec![it(1, Way::Apart, next()), it(0, Way::Routed, next()), it(0, Way::Alone, next())];
+            let mut own =
+                vec![it(1, Way::Apart, next()), it(0, Way::Routed, next()), it(0, Way::Alone, next())];
             let free = it(2, Way::Meanwhile, next());
             own.insert(if next() < 5.0 { 0 } else { 3 }, free);
             happens.extend(own);

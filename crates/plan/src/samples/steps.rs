@@ -121,7 +121,7 @@ pub(crate) fn step(mesh: &str, ways: Ways<'_>, micro_batches: u64) -> Plan {
             plan.layouts[value.0] = partition.result(&loops, result);
         }
         let bytes = vec![];
-        plan.assignments[index] = 
+        plan.assignments[index] =
             Assignment::Computed { partition, operands, bytes, seconds: 1e-6, exchanged: 0.0 };
     }
     for (index, it) in plan.graph.training.clone().unwrap().carried.into_iter().enumerate() {

@@ -48,7 +48,7 @@ fn the_least_time_lies_between_bound_and_plan() {
     let (mut optimal, mut gaps) = (0, 0);
     arbtest::arbtest(|u| {
         let cost = f64::from(u.int_in_range(0..=9_u8)?) / 10.0;
-        let routes = u.arbitrary()?;
+        let routes: bool = u.arbitrary()?;
         let mut points = Vec::new();
         for _ in 0..u.int_in_range(1..=12)? {
             let mut number = || Ok::<f64, arbtest::arbitrary::Error>(f64::from(u.int_in_range(0..=40_u8)?));

@@ -93,7 +93,9 @@ fn rows_that_are_routed_are_checked() {
         }),
         // Nothing is computed while rows are exchanged: all that there is comes of it, or leads to it.
         ("estimate", |plan| {
-            let Assignment::Computed { seconds, exchanged, .. } = &mut plan.assignments[0] else { unreachable!() };
+            let Assignment::Computed { seconds, exchanged, .. } = &mut plan.assignments[0] else {
+                unreachable!()
+            };
             (*seconds, *exchanged) = (2.0, 1.0);
             plan.estimate = vec![crate::Term { name: "experts".to_owned(), seconds: 2.0 }];
             plan.hidden.forward = 0.5;
