@@ -33,7 +33,7 @@ pub struct Lanes {
     pub starts: Vec<(f64, NodeId)>,
     /// What stands in the way (seconds).
     pub alone: f64,
-    /// How much less that is for gradients of parameters that are computed while something is waited for (seconds).
+    /// How much less that is for what is computed while something is waited for (seconds).
     pub within: f64,
     /// Weights that are fetched, in the order in which they are used.
     pub ahead: Vec<Exchange>,
