@@ -7,6 +7,7 @@ mod data; // element types, numbers, shapes
 mod op; // the operations
 mod infer; // what an operation makes of its operands' types
 mod loops; // what an operation iterates over: the one declaration everything is derived from
+mod over; // what loops run over: examples, sequences, numbers of a token
 mod odometer; // all combinations of numbers
 mod mesh; // devices and their coordinates
 mod layout; // which piece of a value each device holds
@@ -39,6 +40,7 @@ pub use op::{
     NormClass, Nvfp4, Op, OpClass, Optimizer, Pairing, Recurrence, Reduction, Region, RegionNode, Resize,
     Scatter, Triangle, Unary, numbers, packed_dim,
 };
+pub use over::{Dims, Over};
 pub use partition::{
     Block, Motion, Partition, PartitionError, Route, RoutedRows, Shift, Slots, Ways, chunks,
 };

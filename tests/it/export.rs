@@ -117,6 +117,26 @@ fn training_with_transformers() {
     compare("tests/cases/export/experts-hf.txt", &exported(&folder, &plan, "hf"));
 }
 
+/// Of a plan that splits some products of a module no part is written, but what is lost.
+#[test]
+fn parts_of_modules_are_not_written() {
+    let folder = Folder::new("export-parts");
+    // Heads of values are split, those of queries and keys are not.
+    let mut pins = TENSOR.map(|it| it.replace("q_proj=[data,-,-,model,-]", "q_proj=[data,-,-,-,-]"));
+    pins.iter_mut().for_each(|it| *it = it.replace("k_proj=[data,-,-,model,-]", "k_proj=[data,-,-,-,-]"));
+    let more: Vec<&str> = TRAINED.into_iter().chain(pins.iter().map(String::as_str)).collect();
+    let plan = planned(&folder, 2, &more);
+    for (target, title) in [("hf", "transformers"), ("deepspeed", "AutoTP")] {
+        let text = exported(&folder, &plan, target);
+        let lost = format!(
+            "`model.layers.*.self_attn` is not in parts: {title} does not split products beside others that are whole"
+        );
+        assert!(text.contains(&lost), "{text}");
+        assert!(!text.contains("v_proj") && !text.contains("o_proj"), "{text}");
+        assert!(text.contains("gate_proj") && text.contains("down_proj"), "{text}");
+    }
+}
+
 #[test]
 fn pipelines() {
     golden("pipeline", 5, &[&TRAINED[..], &["--stages", "2", "--mesh", "2", "--schedule", "zb-h1"]].concat());

@@ -22,6 +22,8 @@ pub struct ServingLimits {
     pub data: bool,
     /// Whether such groups may have several devices each.
     pub mixed: bool,
+    /// Whether several devices of a group may have the same heads of keys.
+    pub same_keys: bool,
 }
 
 /// What of a model decides among how many devices it can be shared.
@@ -60,7 +62,7 @@ impl ServingLimits {
         for tensor in divisors(devices, devices) {
             let splits_heads = shared.heads.is_none_or(|[queries, keys]| {
                 queries.is_multiple_of(tensor)
-                    && (keys.is_multiple_of(tensor) || tensor.is_multiple_of(keys.max(1)))
+                    && (keys.is_multiple_of(tensor) || self.same_keys && tensor.is_multiple_of(keys.max(1)))
             });
             if !splits_heads || tensor > node && !tensor.is_multiple_of(node) {
                 continue;
@@ -123,7 +125,7 @@ mod tests {
 
     use super::{ServingLimits, Shared, ruled};
 
-    const SERVER: ServingLimits = ServingLimits { title: "server", data: true, mixed: true };
+    const SERVER: ServingLimits = ServingLimits { title: "server", data: true, mixed: true, same_keys: true };
 
     fn ways(limits: &ServingLimits, shared: &Shared, devices: u64, node: u64) -> Vec<String> {
         let shown = |it: &Served| {
@@ -141,6 +143,7 @@ mod tests {
         assert_eq!(ways(&SERVER, &shared, 4, 8), expected);
         let shared = Shared { sequences: 1, heads: Some([8, 2]), experts: None };
         assert_eq!(ways(&SERVER, &shared, 4, 8), ["tensor 4 on tensor=2,same_keys=2"]);
+        assert!(ways(&ServingLimits { same_keys: false, ..SERVER }, &shared, 4, 8).is_empty());
         let shared = Shared { sequences: 1, heads: Some([6, 6]), experts: None };
         assert!(ways(&SERVER, &shared, 4, 8).is_empty());
         assert!(ways(&SERVER, &shared, 6, 4).is_empty());

@@ -6,7 +6,7 @@ use autoparallel::limits::Limits;
 use autoparallel::mesh;
 use autoparallel::serving::{ServingLimits, Shared, ruled};
 use cost_models::machine::Machine;
-use export::{Range, Target as Runtime};
+use export::{Range, ServingRange, Target as Runtime};
 use files::Failure;
 use plan::{Parallelism, examples};
 use planner_ir::{Graph, Layout, Mesh};
@@ -114,7 +114,8 @@ fn served(runtime: Runtime) -> Result<ServingLimits, Failure> {
     let message =
         format!("`--for {runtime}` limits no plans of inference: leave it out and give `--in-time never`");
     let range = runtime.serves().ok_or(Failure::Usage(message))?;
-    Ok(ServingLimits { title: runtime.title(), data: range.data, mixed: range.mixed })
+    let ServingRange { data, mixed, same_keys } = range;
+    Ok(ServingLimits { title: runtime.title(), data, mixed, same_keys })
 }
 
 /// Of layouts of a cache the one that rules have: sequences are split over all data parallel axes, heads over as many

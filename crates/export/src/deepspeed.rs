@@ -112,7 +112,7 @@ pub(crate) fn files(strategy: &Strategy, job: &Job<'_>, model: &Model, lost: &mu
     } else {
         config["tensor_parallel"] = json!({
             "autotp_size": strategy.tensor,
-            "partition_config": { "use_default_specs": false, "layer_specs": specs(job, model, lost) },
+            "partition_config": { "use_default_specs": false, "layer_specs": specs(job, (model, strategy.tensor), lost) },
         });
     }
     if strategy.context > 1 {
@@ -140,8 +140,8 @@ fn sgd(momentum: f64, decay: f64) -> Value {
 
 /// The patterns of parameters that are split by columns, and by rows; what is not as a plan has it is added to what
 /// is lost.
-fn specs(job: &Job<'_>, model: &Model, lost: &mut Vec<String>) -> Vec<Value> {
-    let modules = without_latent(modules(job, model).without_gathers());
+fn specs(job: &Job<'_>, (model, tensor): (&Model, u64), lost: &mut Vec<String>) -> Vec<Value> {
+    let modules = without_latent(modules(job, model, tensor).without_gathers());
     lost.extend(
         modules
             .whole

@@ -32,7 +32,7 @@ pub(crate) fn limited(serving: Serving, model: &Model, lost: &mut Vec<String>) -
 /// The module of a server.
 pub(crate) fn files(serving: &Serving, job: &Job<'_>, model: &Model, lost: &mut Vec<String>) -> Vec<File> {
     let Served { replicas, tensor, experts, .. } = serving.served;
-    let plan = tp_plan(job, model, lost);
+    let plan = tp_plan(job, (model, tensor), lost);
     let mut degrees = vec![format!("tp_size={tensor}"), "tp_plan=TP_PLAN".to_owned()];
     if experts == Some(ExpertsBy::Experts) {
         degrees.push(format!("ep_size={tensor}"));
@@ -69,9 +69,9 @@ pub(crate) fn files(serving: &Serving, job: &Job<'_>, model: &Model, lost: &mut 
     vec![File { name: "shardloom_hf.py", text }]
 }
 
-/// How each kind of module is split, as a dictionary; what is not as a plan has it is added to what is lost.
-fn tp_plan(job: &Job<'_>, model: &Model, lost: &mut Vec<String>) -> String {
-    let modules = modules(job, model);
+/// How each kind of module is split over so many devices, as a dictionary; what is not as a plan has it is added to what is lost.
+fn tp_plan(job: &Job<'_>, (model, tensor): (&Model, u64), lost: &mut Vec<String>) -> String {
+    let modules = modules(job, model, tensor);
     lost.extend(modules.lost("transformers"));
     if modules.styles.is_empty() && modules.whole.is_empty() {
         // What a plan does not split the model does.

@@ -38,8 +38,8 @@ pub(crate) struct Modules {
     pub(crate) whole: BTreeMap<String, &'static str>,
 }
 
-/// Those of a job.
-pub(crate) fn modules(job: &Job<'_>, model: &Model) -> Modules {
+/// Those of a job, over so many devices.
+pub(crate) fn modules(job: &Job<'_>, model: &Model, tensor: u64) -> Modules {
     let names: BTreeSet<String> =
         job.stages().into_iter().flat_map(|plan| trained(plan)).map(|it| of_all_layers(it.1)).collect();
     let mut around: BTreeMap<String, Vec<(String, Cut)>> = BTreeMap::new();
@@ -60,6 +60,16 @@ pub(crate) fn modules(job: &Job<'_>, model: &Model) -> Modules {
         }
         let gathers = has("q_norm.weight") && model.traits.contains(&Trait::NormsOverHeads);
         let packed = inside.iter().any(|it| it.1 == Cut::Columns && PACKED.contains(&it.0.as_str()));
+        if !is_split_alike(&has, &inside, gathers || packed) {
+            found.whole.insert(parent, "products beside others that are whole");
+            continue;
+        }
+        let has_heads = has("k_proj.weight") || has("query_key_value.weight");
+        let falls = || model.heads.is_none_or(|[_, keys, _]| keys.is_multiple_of(tensor.max(1)));
+        if has_heads && !gathers && !falls() {
+            found.whole.insert(parent, "heads of keys among more devices");
+            continue;
+        }
         let path = |leaf: &str| if parent.is_empty() { leaf.to_owned() } else { format!("{parent}.{leaf}") };
         for (leaf, cut) in &inside {
             if *cut == Cut::Rows && !LAST.contains(&leaf.as_str()) {
@@ -100,8 +110,44 @@ const HALVES: &str = "gate_up_proj";
 /// Products of which modules take apart what they make, by sizes of the whole.
 const PACKED: [&str; 3] = ["qkv_proj", HALVES, "Wqkv"];
 
+/// Products of what a module takes, which it brings together: heads with heads, or units with their gates.
+const FIRST: [&str; 15] = [
+    "q_proj",
+    "k_proj",
+    "v_proj",
+    "q_b_proj",
+    "kv_b_proj",
+    "qkv_proj",
+    "query_key_value",
+    "Wqkv",
+    "gate_proj",
+    "up_proj",
+    HALVES,
+    "w1",
+    "w3",
+    "dense_h_to_4h",
+    "fc1",
+];
+
 /// Products that take what others have made in parts.
 const LAST: [&str; 8] = ["o_proj", "down_proj", "dense", "dense_4h_to_h", "fc2", "out_proj", "c_proj", "w2"];
+
+/// Whether all first products of a module are split by columns, and the last by rows of what they make: a module has
+/// either all its heads or units, or a part of them everywhere. What is brought together the last may take whole.
+fn is_split_alike(has: &dyn Fn(&str) -> bool, inside: &[(String, Cut)], gathered: bool) -> bool {
+    let cut = |leaf: &str| inside.iter().find(|it| it.0 == leaf).map(|it| it.1);
+    let of = |leaves: &[&'static str]| -> Vec<Option<Cut>> {
+        leaves.iter().filter(|leaf| has(&format!("{leaf}.weight"))).map(|leaf| cut(leaf)).collect()
+    };
+    let [first, last] = [of(&FIRST), of(&LAST)];
+    let is_columns = |it: &Option<Cut>| *it == Some(Cut::Columns);
+    let is_rows = |it: &Option<Cut>| *it == Some(Cut::Rows) || gathered && it.is_none();
+    match (first.is_empty(), last.iter().all(Option::is_none)) {
+        (true, true) => true,
+        (true, false) => inside.iter().any(|it| it.1 == Cut::Columns),
+        (false, _) => first.iter().all(is_columns) && last.iter().all(is_rows),
+    }
+}
 
 /// What keeps modules whole that have such parameters, and lie beside such products.
 fn why_whole(has: &dyn Fn(&str) -> bool, inside: &[(String, Cut)]) -> Option<&'static str> {
@@ -148,3 +194,6 @@ impl Modules {
         self
     }
 }
+
+#[cfg(test)]
+mod tests;

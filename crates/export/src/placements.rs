@@ -141,6 +141,7 @@ fn module(axes: &[Vec<Use>]) -> Option<[Vec<Placement>; 2]> {
             Use::Whole => [Replicate, Replicate],
             Use::Batch => [Shard(0), Shard(0)],
             Use::Sequence => [Shard(1), Shard(1)],
+            Use::Heads(dim) => [Shard(i64::try_from(dim).ok()?); 2],
             Use::Split(Split::Columns) => [Replicate, Shard(-1)],
             Use::Split(Split::Rows) => [Shard(-1), Partial],
             Use::Split(Split::Vocabulary) => [Replicate, Partial],

@@ -64,4 +64,6 @@ pub struct ServingRange {
     pub data: bool,
     /// Whether such groups may have several devices each.
     pub mixed: bool,
+    /// Whether several devices of a group may have the same heads of keys.
+    pub same_keys: bool,
 }

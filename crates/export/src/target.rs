@@ -199,10 +199,13 @@ impl Target {
             | Self::Bridge
             | Self::Deepspeed => None,
             Self::Vllm | Self::Sglang | Self::Dynamo(Engine::Vllm | Engine::Sglang) => {
-                Some(ServingRange { data: true, mixed: true })
+                Some(ServingRange { data: true, mixed: true, same_keys: true })
             }
-            Self::Trtllm | Self::Dynamo(Engine::Trtllm) => Some(ServingRange { data: true, mixed: false }),
-            Self::Hf => Some(ServingRange { data: false, mixed: false }),
+            Self::Trtllm | Self::Dynamo(Engine::Trtllm) => {
+                Some(ServingRange { data: true, mixed: false, same_keys: true })
+            }
+            // Source: transformers 5.24, `modeling_*.py`: `k_proj(..).view(.., -1, head_dim)`.
+            Self::Hf => Some(ServingRange { data: false, mixed: false, same_keys: false }),
         }
     }
 }

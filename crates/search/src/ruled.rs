@@ -11,8 +11,8 @@ use std::sync::Arc;
 
 use plan::Parallelism;
 use planner_ir::{
-    AxisId, ElementwiseClass, GatherClass, Graph, Layout, LoopId, Loops, Move, NodeId, Op, OpClass,
-    Partition, Phase, Role as Splits, Source, State, StateKind,
+    AxisId, Dims, ElementwiseClass, Graph, Layout, LoopId, Loops, Move, Node, NodeId, Op, OpClass, Over,
+    Partition, Phase, Source, State, StateKind,
 };
 use rewrite::{Edge, Space};
 
@@ -58,22 +58,6 @@ pub struct Rules {
     pub sums_once: bool,
 }
 
-/// What a loop runs over: it may be several things, where a shape does not tell.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-struct Over {
-    examples: bool,
-    sequence: bool,
-    inner: bool,
-    experts: bool,
-}
-
-const EXAMPLES: Over = Over { examples: true, sequence: false, inner: false, experts: false };
-const SEQUENCE: Over = Over { examples: false, sequence: true, inner: false, experts: false };
-const INNER: Over = Over { examples: false, sequence: false, inner: true, experts: false };
-const EXPERTS: Over = Over { examples: false, sequence: false, inner: false, experts: true };
-/// Tokens of all examples in a row.
-const TOKENS: Over = Over { examples: true, sequence: true, inner: false, experts: false };
-
 impl Rules {
     /// Whether a state may be kept so.
     pub fn keeps(&self, state: &State, layout: &Layout) -> bool {
@@ -104,19 +88,21 @@ impl Rules {
     }
 
     /// Which of some ways to compute a forward operation are left; all, if none is as the rule wants.
-    fn left(&self, graph: &Graph, node: NodeId, partitions: &[&Partition]) -> Vec<bool> {
+    fn left(&self, (graph, dims): (&Graph, &Dims), node: NodeId, partitions: &[&Partition]) -> Vec<bool> {
         let it = graph.node(node);
         let loops = it.op.loops(&graph.types_of(&it.operands), &graph.types_of(&it.results));
         let product = is_product(&it.op);
+        let is_stream = is_stream(dims, it, &loops);
+        let over: Vec<Over> = loops.ids().map(|of| dims.over(it, &loops, of)).collect();
         let allowed: Vec<bool> =
-            partitions.iter().map(|partition| self.allows(&it.op, &loops, partition)).collect();
+            partitions.iter().map(|partition| self.allows(&it.op, (&over, is_stream), partition)).collect();
         let count = |partition: &Partition, of_tensor: bool| {
             let is = |axis: &planner_ir::AxisId| (self.axes[axis.0].role == Parallelism::Tensor) == of_tensor;
             partition.axes().iter().filter(|axis| is(axis)).count()
         };
         // The scores of all tokens are brought together for their loss, or not.
         let wide = product && !makes_scores(graph, node);
-        let along_sequence = self.exact && self.sequence && is_stream(&it.op, &loops);
+        let along_sequence = self.exact && self.sequence && is_stream;
         let score = |partition: &Partition| {
             let tensor = if wide || along_sequence { count(partition, true) } else { 0 };
             (count(partition, false), tensor)
@@ -131,20 +117,19 @@ impl Rules {
         }
     }
 
-    fn allows(&self, op: &Op, loops: &Loops, partition: &Partition) -> bool {
+    fn allows(&self, op: &Op, (over, is_stream): (&[Over], bool), partition: &Partition) -> bool {
         let passes =
             matches!(op.class(), OpClass::Movement(_) | OpClass::Elementwise(ElementwiseClass::Choice));
         if partition.steps > 1 || !(partition.passed.is_empty() || passes) {
             return false;
         }
-        loops.ids().all(|it| {
-            let over = over(op, loops, it);
-            let mut axes = partition.loops[it.0].iter().flat_map(|digit| &digit.terms).map(|term| term.0);
-            axes.all(|axis| self.splits(&self.axes[axis.0], op, loops, over))
+        over.iter().zip(&partition.loops).all(|(&over, digits)| {
+            let mut axes = digits.iter().flat_map(|digit| &digit.terms).map(|term| term.0);
+            axes.all(|axis| self.splits(&self.axes[axis.0], op, over, is_stream))
         })
     }
 
-    fn splits(&self, axis: &Ruled, op: &Op, loops: &Loops, over: Over) -> bool {
+    fn splits(&self, axis: &Ruled, op: &Op, over: Over, is_stream: bool) -> bool {
         let of_experts = matches!(op.class(), OpClass::Experts(_));
         match axis.experts {
             OverExperts::Split if of_experts => return over.experts,
@@ -157,7 +142,7 @@ impl Rules {
             Parallelism::Context => over.sequence,
             Parallelism::Tensor => {
                 let between = !is_product(op);
-                over.inner && !is_stream(op, loops) || over.sequence && self.sequence && between
+                over.inner && !is_stream || over.sequence && self.sequence && between
             }
         }
     }
@@ -178,13 +163,14 @@ fn level(state: &State) -> Option<u8> {
 pub(crate) fn restrict(section: &Section, space: &mut Arc<Space>, rules: &Rules) {
     let graph = &section.graph;
     let on_parameters = graph.on_parameters();
+    let dims = Dims::of(graph);
     let space = Arc::make_mut(space);
     for (node, choices) in graph.node_ids().zip(&mut space.choices) {
         if choices.len() < 2 || graph.node(node).phase != Phase::Forward || on_parameters[node.0] {
             continue;
         }
         let partitions: Vec<&Partition> = choices.iter().map(|it| &it.partition).collect();
-        let left = rules.left(graph, node, &partitions);
+        let left = rules.left((graph, &dims), node, &partitions);
         if left.contains(&false) {
             let kept = choices.iter().zip(left).filter(|(_, is_left)| *is_left);
             *choices = kept.map(|(choice, _)| choice.clone()).collect();
@@ -209,66 +195,17 @@ fn is_product(op: &Op) -> bool {
 }
 
 /// Whether an operation is of what goes from layer to layer: norms, and sums of values of one shape. No axis
-/// splits a token's numbers there.
-fn is_stream(op: &Op, loops: &Loops) -> bool {
+/// splits a token's numbers there. Of heads, none of which needs another's numbers, it is not.
+fn is_stream(dims: &Dims, node: &Node, loops: &Loops) -> bool {
     let whole = |dims: &Vec<Vec<LoopId>>| dims.len() > 1 && dims.iter().all(|dim| !dim.is_empty());
-    match op.class() {
+    let is = match node.op.class() {
         OpClass::Norm(_) => true,
         OpClass::Elementwise(ElementwiseClass::Binary(planner_ir::Binary::Add)) => {
             loops.operands.iter().all(whole)
         }
         _ => false,
-    }
-}
-
-/// What a loop of a forward operation runs over.
-fn over(op: &Op, loops: &Loops, it: LoopId) -> Over {
-    let of = |dims: &[Vec<LoopId>]| dims.iter().position(|dim| dim.contains(&it));
-    let result = || of(&loops.results[0]);
-    match op.class() {
-        OpClass::MatrixProduct(_) => match (of(&loops.operands[0]), of(&loops.operands[1])) {
-            (Some(0), None) if loops.operands[0].len() == 2 => TOKENS,
-            (Some(0), _) => EXAMPLES,
-            (_, Some(_)) => INNER,
-            _ => SEQUENCE,
-        },
-        OpClass::Attention(_) => match result() {
-            Some(0) => EXAMPLES,
-            Some(2) | None => SEQUENCE,
-            Some(_) => INNER,
-        },
-        OpClass::Recurrence(_) => match result() {
-            Some(0) => EXAMPLES,
-            Some(1) => SEQUENCE,
-            Some(_) | None => INNER,
-        },
-        OpClass::Experts(_) => match (of(&loops.operands[0]), of(&loops.operands[2])) {
-            (Some(0), _) => TOKENS,
-            (_, Some(0)) => EXPERTS,
-            _ => INNER,
-        },
-        OpClass::Gather(GatherClass::Rows) => match of(&loops.operands[1]) {
-            Some(0) => EXAMPLES,
-            Some(_) => SEQUENCE,
-            // Rows of a table; columns of it are numbers of a token.
-            None if loops.get(it).role == Splits::Sum => INNER,
-            None => Over::default(),
-        },
-        _ => {
-            let (place, rank) = match result() {
-                Some(place) => (place, loops.results[0].len()),
-                None => (of(&loops.operands[0]).unwrap_or(0), loops.operands[0].len()),
-            };
-            match (place, rank) {
-                (0, 3..) => EXAMPLES,
-                (0, 2) => TOKENS,
-                (1, 3) | (2, 4) => SEQUENCE,
-                (1, 2) => Over { sequence: true, ..INNER },
-                (_, 0 | 1) => Over { inner: true, ..TOKENS },
-                _ => INNER,
-            }
-        }
-    }
+    };
+    is && !dims.has_heads(node, loops)
 }
 
 /// Whether what an operation makes is used by a loss, or by nothing in its block, but for its shape or type.
@@ -293,3 +230,6 @@ fn makes_scores(graph: &Graph, node: NodeId) -> bool {
 fn names(digits: &[planner_ir::Digit], axis: usize) -> bool {
     digits.iter().flat_map(|digit| &digit.terms).any(|term| term.0.0 == axis)
 }
+
+#[cfg(test)]
+mod tests;

@@ -228,6 +228,18 @@ fn modules_are_split_as_transformers_can() {
     }
 }
 
+/// Frameworks that keep sequences whole between products have heads in parts through their norms too.
+#[test]
+fn norms_of_heads_are_split_in_training() {
+    for target in ["hf", "deepspeed"] {
+        let (text, lost) = exported_to(target, "qwen3", &SPLIT);
+        for product in ["q_proj", "k_proj", "v_proj", "o_proj", "q_norm", "k_norm"] {
+            assert!(text.contains(product), "{target}: no {product} in {text}");
+        }
+        assert!(!lost.iter().any(|it| it.contains("sequences split")), "{target}: {lost:?}");
+    }
+}
+
 /// The same of AutoTP, which brings nothing together; and experts are of a preset of AutoEP, or not.
 #[test]
 fn what_deepspeed_does_not_split_is_lost() {

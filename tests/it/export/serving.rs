@@ -3,6 +3,7 @@
 use std::collections::BTreeSet;
 use std::fs;
 
+use plan::json::{Content, read_any};
 use plan::{Assignment, Transfer};
 use planner_ir::{Move, Source};
 use serde_json::Value;
@@ -29,6 +30,11 @@ pub(super) fn experts(count: u64) -> String {
             "hidden_act": "silu", "tie_word_embeddings": false, "max_position_embeddings": 128,
             "torch_dtype": "bfloat16"}}"#
     )
+}
+
+/// A Qwen3 without experts: queries and keys of each head are normalised before they are transposed.
+fn normalised() -> String {
+    config(2).replace("\"llama\"", "\"qwen3\", \"head_dim\": 16")
 }
 
 /// A plan of generation in this folder.
@@ -145,6 +151,50 @@ fn plans_for_servers_are_as_they_run_them() {
     assert!(lost.iter().any(|it| it.contains("used whole by all devices alike")), "{lost:?}");
 }
 
+/// Norms of heads are split as the heads: nothing is brought together for them, by any server, and all that makes or
+/// takes heads is in parts.
+#[test]
+fn norms_of_heads_are_in_parts() {
+    let folder = Folder::new("served-norms");
+    for target in SERVERS.into_iter().chain(DEPLOYED.map(|it| it.0)) {
+        let plan = served(&folder, &normalised(), "h100-80g-2x", "1", &["--for", target]);
+        let (prices, lost) = prices(&folder, &plan, target, &STEPS);
+        assert_eq!(lost, Vec::<String>::new(), "{target}");
+        assert!(prices.iter().all(|[own, there]| (own - there).abs() < 1e-9 * own), "{target} {prices:?}");
+        let Content::Generation(generation) = read_any(&fs::read(&plan).unwrap()).unwrap() else {
+            panic!("no plan of generation")
+        };
+        for step in [Some(&generation.decode), generation.prefill.as_ref()].into_iter().flatten() {
+            assert_eq!(plan::strategy(step), ["tensor parallel over tensor: columns then rows"], "{target}");
+            for transfer in step.transfers.iter().filter(|it| it.moves.iter().any(sends)) {
+                let name =
+                    |it: &planner_ir::Node| it.results.contains(&transfer.value).then(|| it.origin.clone());
+                let origin = step.graph.nodes.iter().find_map(name).unwrap_or_default();
+                let is_end =
+                    ["o_proj", "down_proj", "embed_tokens", "lm_head"].iter().any(|it| origin.contains(it));
+                assert!(is_end, "{target}: {origin} is sent");
+            }
+        }
+    }
+    let text = exported(&folder, &folder.path("plan.json"), "hf");
+    for (module, style) in [
+        ("q_proj", "colwise"),
+        ("k_proj", "colwise"),
+        ("v_proj", "colwise"),
+        ("o_proj", "rowwise"),
+        ("q_norm", "replicated_with_grad_allreduce"),
+        ("k_norm", "replicated_with_grad_allreduce"),
+    ] {
+        let line = format!("\"model.layers.*.self_attn.{module}\": \"{style}\"");
+        assert!(text.contains(&line), "no {line} in {text}");
+    }
+}
+
+/// Whether devices send something.
+fn sends(it: &Move) -> bool {
+    !matches!(it, Move::Slice { .. })
+}
+
 /// Servers have weights where they use them: where copies of all do not fit nothing is brought together.
 #[test]
 fn servers_fetch_no_weights() {
@@ -161,7 +211,7 @@ fn servers_fetch_no_weights() {
             Source::Result { node, .. } => plan.assignments[node.0] == Assignment::Prepared,
             _ => false,
         };
-        let sends = |it: &&Transfer| it.moves.iter().any(|it| !matches!(it, Move::Slice { .. }));
+        let sends = |it: &&Transfer| it.moves.iter().any(sends);
         plan.transfers.iter().filter(at_rest).filter(sends).count()
     };
     assert!(fetched(&[]) > 0);

@@ -72,7 +72,7 @@ fn in_parts(strategy: &Strategy) -> bool {
 pub(crate) fn files(strategy: &Strategy, job: &Job<'_>, model: &Model, lost: &mut Vec<String>) -> Vec<File> {
     let loaded = in_parts(strategy);
     let plan = if strategy.tensor > 1 {
-        let plan = tp_plan(job, model, lost);
+        let plan = tp_plan(job, (model, strategy.tensor), lost);
         format!("# How modules are split; those that are not here are as the model has them.\n{plan}\n")
     } else {
         String::new()

@@ -157,7 +157,7 @@ impl Along {
                 let between = |it: &Use| match it {
                     Use::Sequence => Some(""),
                     Use::Batch => Some(" (along the batch)"),
-                    Use::Split(_) | Use::Rotated | Use::Square | Use::Whole => None,
+                    Use::Split(_) | Use::Heads(_) | Use::Rotated | Use::Square | Use::Whole => None,
                 };
                 along.sequence = along.sequence.or_else(|| uses.iter().find_map(between));
             } else if uses.contains(&Use::Batch) {

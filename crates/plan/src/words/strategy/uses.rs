@@ -1,10 +1,10 @@
 //! How operations use parameters, and how those are kept.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use planner_ir::{
-    AxisId, ConvolutionClass, ExpertsClass, GatherClass, Layout, LoopId, Loops, Motion, NodeId, Op, OpClass,
-    Partition, Phase, Role, Source, StateKind, ValueId,
+    AxisId, ConvolutionClass, Dims, ExpertsClass, GatherClass, Graph, Layout, LoopId, Loops, Motion, NodeId,
+    Op, OpClass, Partition, Phase, Role, Source, StateKind, ValueId,
 };
 
 use crate::plan::{Assignment, Plan};
@@ -24,6 +24,8 @@ pub struct Parameter {
     pub used_by: Vec<(NodeId, usize)>,
     /// Whether one of them is a product or a look-up.
     pub in_product: bool,
+    /// Loops of these operations that run over heads, which no shape tells from sequences.
+    pub heads: Vec<(NodeId, LoopId)>,
     /// Its gradient at rest.
     pub gradient: Option<ValueId>,
     /// What the optimizer keeps of it.
@@ -39,6 +41,8 @@ pub enum Use {
     Batch,
     /// It splits another dimension of the results that the parameter lacks.
     Sequence,
+    /// It splits heads, of which all use the same: this dimension of the results.
+    Heads(usize),
     /// It splits the parameter at rest, whose blocks rotate over it.
     Rotated,
     /// It splits the parameter, of a product over two axes in which two things move.
@@ -115,8 +119,25 @@ pub fn parameters(plan: &Plan) -> Vec<Parameter> {
         }
     }
     let mut found: Vec<Parameter> = found.into_values().collect();
+    add_heads(graph, &mut found);
     found.sort_by_key(|it| it.used_by.first().copied());
     found
+}
+
+/// Adds the loops over heads of what uses parameters outside of products, of values with four dimensions or more.
+fn add_heads(graph: &Graph, parameters: &mut [Parameter]) {
+    let wide = |node: &NodeId| graph.type_of(graph.node(*node).results[0]).rank() > 3;
+    let mut dims: Option<Dims> = None;
+    for parameter in parameters.iter_mut().filter(|it| !it.in_product) {
+        let users: BTreeSet<NodeId> = parameter.used_by.iter().map(|it| it.0).filter(wide).collect();
+        for id in users {
+            let dims = dims.get_or_insert_with(|| Dims::of(graph));
+            let node = graph.node(id);
+            let loops = node.op.loops(&graph.types_of(&node.operands), &graph.types_of(&node.results));
+            let of_heads = loops.ids().filter(|&it| dims.over(node, &loops, it).is_inner());
+            parameter.heads.extend(of_heads.map(|it| (id, it)));
+        }
+    }
 }
 
 /// For each value the weights, parameters and prepared values that it is computed of alone.
@@ -193,6 +214,7 @@ impl Parameter {
             bytes,
             used_by: Vec::new(),
             in_product: false,
+            heads: Vec::new(),
             gradient: of(&[StateKind::Gradient]).first().copied(),
             kept: of(&[StateKind::Master, StateKind::FirstMoment, StateKind::SecondMoment]),
         }
@@ -202,7 +224,7 @@ impl Parameter {
     pub fn uses(&self, plan: &Plan, axis: AxisId) -> Vec<Use> {
         let counts = |node: NodeId| !self.in_product || weighted(&plan.graph.node(node).op).is_some();
         let uses = self.used_by.iter().filter(|(node, _)| counts(*node));
-        uses.map(|&(node, operand)| use_of(plan, node, operand, axis)).collect()
+        uses.map(|&(node, operand)| self.use_of(plan, (node, operand), axis)).collect()
     }
 
     /// The stage of ZeRO along an axis along which it is used whole, from 0.
@@ -216,41 +238,46 @@ impl Parameter {
         }
         self.kept.iter().any(split).then_some(0)
     }
+
+    /// What an axis does where an operation uses it.
+    fn use_of(&self, plan: &Plan, (node, operand): (NodeId, usize), axis: AxisId) -> Use {
+        let Assignment::Computed { partition, .. } = &plan.assignments[node.0] else { return Use::Whole };
+        let it = plan.graph.node(node);
+        let loops = it.op.loops(&plan.graph.types_of(&it.operands), &plan.graph.types_of(&it.results));
+        if partition.steps > 1 {
+            if square(&motions(&loops, partition)).is_some_and(|axes| axes.contains(&axis)) {
+                return Use::Square;
+            }
+            if matches!(partition.operand_motion(&loops, operand), Motion::Rotating(it) if it.axes() == [axis])
+            {
+                return Use::Rotated;
+            }
+        }
+        let own = |it: LoopId| place(&loops.operands[operand], it);
+        let named: Vec<LoopId> = loops.ids().filter(|it| names(partition, *it, axis)).collect();
+        if let Some((split, dim)) = named.iter().find_map(|&it| Some((it, own(it)?))) {
+            return Use::Split(split_of(&it.op, &loops, operand, split, dim));
+        }
+        // The dimensions of the results that the parameter lacks, and the innermost part of the first:
+        // a batch of sequences in one dimension has the sequence there.
+        let lacks = |dim: &&Vec<LoopId>| !dim.is_empty() && dim.iter().all(|&it| own(it).is_none());
+        let rows: Vec<&Vec<LoopId>> = loops.results[0].iter().filter(lacks).collect();
+        for it in named {
+            let Some(place) = rows.iter().position(|dim| dim.contains(&it)) else { continue };
+            if let Some(dim) = self::place(&loops.results[0], it).filter(|_| self.heads.contains(&(node, it)))
+            {
+                return Use::Heads(dim);
+            }
+            let inner = rows.len() == 1 && is_inner(partition, rows[0], it, axis)
+                || rows.first().is_some_and(|dim| parts(partition, dim, it, axis) > examples(&plan.graph));
+            return if place == 0 && !inner { Use::Batch } else { Use::Sequence };
+        }
+        Use::Whole
+    }
 }
 
 fn splits(layout: &Layout, axis: AxisId) -> bool {
     layout.axes().contains(&axis)
-}
-
-/// What an axis does where an operation uses a parameter.
-fn use_of(plan: &Plan, node: NodeId, operand: usize, axis: AxisId) -> Use {
-    let Assignment::Computed { partition, .. } = &plan.assignments[node.0] else { return Use::Whole };
-    let it = plan.graph.node(node);
-    let loops = it.op.loops(&plan.graph.types_of(&it.operands), &plan.graph.types_of(&it.results));
-    if partition.steps > 1 {
-        if square(&motions(&loops, partition)).is_some_and(|axes| axes.contains(&axis)) {
-            return Use::Square;
-        }
-        if matches!(partition.operand_motion(&loops, operand), Motion::Rotating(it) if it.axes() == [axis]) {
-            return Use::Rotated;
-        }
-    }
-    let own = |it: LoopId| place(&loops.operands[operand], it);
-    let named: Vec<LoopId> = loops.ids().filter(|it| names(partition, *it, axis)).collect();
-    if let Some((split, dim)) = named.iter().find_map(|&it| Some((it, own(it)?))) {
-        return Use::Split(split_of(&it.op, &loops, operand, split, dim));
-    }
-    // The dimensions of the results that the parameter lacks, and the innermost part of the first:
-    // a batch of sequences in one dimension has the sequence there.
-    let lacks = |dim: &&Vec<LoopId>| !dim.is_empty() && dim.iter().all(|&it| own(it).is_none());
-    let rows: Vec<&Vec<LoopId>> = loops.results[0].iter().filter(lacks).collect();
-    for it in named {
-        let Some(place) = rows.iter().position(|dim| dim.contains(&it)) else { continue };
-        let inner = rows.len() == 1 && is_inner(partition, rows[0], it, axis)
-            || rows.first().is_some_and(|dim| parts(partition, dim, it, axis) > examples(&plan.graph));
-        return if place == 0 && !inner { Use::Batch } else { Use::Sequence };
-    }
-    Use::Whole
 }
 
 fn split_of(op: &Op, loops: &Loops, operand: usize, it: LoopId, dim: usize) -> Split {
