@@ -6,7 +6,7 @@
 //! of attention's operands. Of one or two dimensions it may be several things, and so it stays: losses of tokens are
 //! computed wherever their scores are.
 
-use crate::graph::{Graph, Node, NodeId, Phase, Source, ValueId};
+use crate::graph::{Graph, Node, Phase, Source, ValueId};
 use crate::loops::{LoopId, Loops, Role};
 use crate::op::{GatherClass, MovementClass, OpClass};
 
