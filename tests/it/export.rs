@@ -328,7 +328,9 @@ fn clusters_are_planned_by_the_figures_of_a_target() {
         assert!((own - there).abs() < 1e-9 * own, "{model} {target}: {own} {there}");
         assert_eq!(said["expected"]["seconds"], planned["expected"]["seconds"], "{model} {target}");
         let lost: Vec<&Value> = said["lost"].as_array().unwrap().iter().collect();
-        assert!(lost.is_empty() || target == "torchtitan", "{lost:?}");
+        // Of so few tokens it is as fast to have all of them on each device.
+        let known = |it: &&&Value| it.as_str().is_some_and(|it| it.contains("without split sequences"));
+        assert!(lost.iter().filter(|it| !known(it)).count() == 0 || target == "torchtitan", "{lost:?}");
         for (name, degree) in degrees {
             assert_eq!(said["strategy"][name], degree, "{model} {target}: {said}");
         }

@@ -232,7 +232,9 @@ fn modules_are_split_as_transformers_can() {
 #[test]
 fn norms_of_heads_are_split_in_training() {
     for target in ["hf", "deepspeed"] {
-        let (text, lost) = exported_to(target, "qwen3", &SPLIT);
+        let folder = Folder::new(&format!("families-heads-{target}"));
+        let config = root().join("tests/cases/models/qwen3/config.json");
+        let (text, lost) = exported_of(target, (&folder, config.to_str().unwrap()), &SPLIT);
         for product in ["q_proj", "k_proj", "v_proj", "o_proj", "q_norm", "k_norm"] {
             assert!(text.contains(product), "{target}: no {product} in {text}");
         }

@@ -165,7 +165,11 @@ fn norms_of_heads_are_in_parts() {
             panic!("no plan of generation")
         };
         for step in [Some(&generation.decode), generation.prefill.as_ref()].into_iter().flatten() {
-            assert_eq!(plan::strategy(step), ["tensor parallel over tensor: columns then rows"], "{target}");
+            assert_eq!(
+                plan::strategy(step),
+                ["tensor parallel over tensor: columns then rows (84 % of the weights)"],
+                "{target}"
+            );
             for transfer in step.transfers.iter().filter(|it| it.moves.iter().any(sends)) {
                 let name =
                     |it: &planner_ir::Node| it.results.contains(&transfer.value).then(|| it.origin.clone());

@@ -127,11 +127,17 @@ fn inference_is_named_alike() {
         "%0 = input \"x\" : f32[4,8,32]\n%1 = weight \"w\" : f32[32,4,8]\n%2 = weight \"norm\" : f32[8]
 %3 = contract \"abk,khd->abhd\" %0 %1 : f32[4,8,4,8]\n%4 = rms_norm dims=1 epsilon=0 %3 %2 : f32[4,8,4,8]";
     let norm = |partition| ["[b,-,-,a,-]", partition];
-    answers(heads, &norm("[b,-,a,-]"), expect!["tensor parallel over a: columns; data parallel over b"]);
+    answers(
+        heads,
+        &norm("[b,-,a,-]"),
+        expect!["tensor parallel over a: columns (99 % of the weights); data parallel over b"],
+    );
     answers(
         heads,
         &norm("[b,a,-,-]"),
-        expect!["tensor parallel over a: columns; sequence parallel over a; data parallel over b"],
+        expect![
+            "tensor parallel over a: columns (99 % of the weights); sequence parallel over a; data parallel over b"
+        ],
     );
     // A batch of sequences in one dimension: the inner part of it is the sequence.
     let rows = "%0 = input \"x\" : f32[32,16]\n%1 = weight \"w\" : f32[16,8]
