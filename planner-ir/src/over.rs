@@ -129,22 +129,27 @@ impl Dims {
             .map(|it| self.known(node, loops, *it))
             .filter(|it| it.over != Over::NOTHING)
             .collect();
-        if of_loops.is_empty() {
-            // What is taken, or put after one another, is as before.
-            let stays = match node.op.class() {
-                OpClass::Movement(it) => match it {
-                    MovementClass::Copy | MovementClass::Slice | MovementClass::Pad => true,
-                    MovementClass::Reorder => false,
-                },
-                _ => false,
-            };
-            let before = self.0[node.operands.first().filter(|_| stays)?.0].get(at..)?;
-            return before.first().copied().flatten().filter(|_| before.len() == result.len() - at);
-        }
         let told = of_loops.iter().any(|it| it.told);
+        if let Some(before) = self.stays(node, (result.len(), at)).filter(|_| !told) {
+            return Some(before);
+        }
         let over = of_loops.iter().filter(|it| it.told == told).map(|it| it.over).reduce(Over::or)?;
         // A place among two tells too little to go by elsewhere.
         (told || result.len() > 2).then_some(Known { over, told })
+    }
+
+    /// What a dimension of a result runs over if it is one of the first operand, of which more or less is there: what
+    /// is taken, or put after one another, is as before.
+    fn stays(&self, node: &Node, (rank, at): (usize, usize)) -> Option<Known> {
+        let stays = match node.op.class() {
+            OpClass::Movement(it) => match it {
+                MovementClass::Copy | MovementClass::Slice | MovementClass::Pad => true,
+                MovementClass::Reorder => false,
+            },
+            _ => false,
+        };
+        let before = &self.0[node.operands.first().filter(|_| stays)?.0];
+        before.get(at).copied().flatten().filter(|_| before.len() == rank)
     }
 
     fn known(&self, node: &Node, loops: &Loops, it: LoopId) -> Known {

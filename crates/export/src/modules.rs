@@ -6,8 +6,10 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
+use plan::{Plan, parameters};
+
 use crate::job::Job;
-use crate::layers::trained;
+use crate::layers::names;
 use crate::model::{Model, Trait};
 use crate::placements::{Cut, cuts, of_all_layers};
 
@@ -40,8 +42,11 @@ pub(crate) struct Modules {
 
 /// Those of a job, over so many devices.
 pub(crate) fn modules(job: &Job<'_>, model: &Model, tensor: u64) -> Modules {
-    let names: BTreeSet<String> =
-        job.stages().into_iter().flat_map(|plan| trained(plan)).map(|it| of_all_layers(it.1)).collect();
+    // Weights, and those that what is at rest is prepared of.
+    let named = |plan: &&Plan| -> Vec<String> {
+        parameters(plan).iter().flat_map(|it| names(plan, it.value)).map(of_all_layers).collect()
+    };
+    let names: BTreeSet<String> = job.stages().iter().flat_map(named).collect();
     let mut around: BTreeMap<String, Vec<(String, Cut)>> = BTreeMap::new();
     for (name, cut) in cuts(job) {
         let Some(module) = name.strip_suffix(".weight") else { continue };
@@ -67,7 +72,7 @@ pub(crate) fn modules(job: &Job<'_>, model: &Model, tensor: u64) -> Modules {
         let has_heads = has("k_proj.weight") || has("query_key_value.weight");
         let falls = || model.heads.is_none_or(|[_, keys, _]| keys.is_multiple_of(tensor.max(1)));
         if has_heads && !gathers && !falls() {
-            found.whole.insert(parent, "heads of keys among more devices");
+            found.whole.insert(parent, "heads of keys that are fewer than devices");
             continue;
         }
         let path = |leaf: &str| if parent.is_empty() { leaf.to_owned() } else { format!("{parent}.{leaf}") };
