@@ -117,8 +117,8 @@ pub struct RecipeArguments {
     /// Precision of the computation
     #[arg(long, value_enum, default_value = "file")]
     pub precision: PrecisionName,
-    /// Where parameters are in f32, if the model computes with less [default: alone with `--for torchtitan` and `hf`,
-    /// which have no others, else beside]
+    /// Master weights, in f32: beside parameters in the precision of the computation, or alone [default: alone with
+    /// `--for torchtitan` and `hf`, which keep no others, else beside]
     #[arg(long, value_enum)]
     pub masters: Option<MastersName>,
     /// Number of micro-batches in a step; the model's dimensions are those of one

@@ -44,7 +44,7 @@ pub(crate) fn predict(arguments: &PredictArguments) -> Result<Said, Failure> {
     let kinds = kinds_of(&config, arguments.reserve).map_err(|message| Failure::file(path, message))?;
     let Config { setup, assumed, .. } = config;
     let answer = answer(&setup, &kinds).map_err(|error| Failure::file(path, error))?;
-    Ok(said(&setup, &kinds, &answer, (&assumed, &taken.borrow())))
+    Ok(said(&setup, &kinds, &answer, Left { assumed: &assumed, taken: &taken.borrow() }))
 }
 
 /// The sizes of a model, as keys, and what of it is priced otherwise, from a file that a setup in another one names.
@@ -132,12 +132,15 @@ pub(super) fn prices(setup: &Setup, kinds: &[Kind], answer: &Answer) -> Value {
     json
 }
 
-fn said(
-    setup: &Setup,
-    kinds: &[Kind],
-    answer: &Answer,
-    (assumed, taken): (&[(&str, &str)], &[(String, String)]),
-) -> Said {
+/// What is not as it is stated.
+struct Left<'a> {
+    /// Keys that are left out, and what they are taken to be.
+    assumed: &'a [(&'a str, &'a str)],
+    /// What the model's configuration says, and what it is taken to be.
+    taken: &'a [(String, String)],
+}
+
+fn said(setup: &Setup, kinds: &[Kind], answer: &Answer, Left { assumed, taken }: Left<'_>) -> Said {
     let Answer { time, held, room, fits } = answer;
     let mut json = prices(setup, kinds, answer);
     json["assumed"] =
