@@ -71,9 +71,11 @@ fn exchanges_are_put_beside_computing() {
     assert!(held <= plan.capacity, "{lines:#?}");
     for line in &lines {
         let kinds = line["kinds"].as_array().unwrap();
-        let all: f64 = kinds.iter().map(|it| number(it, "exposed_seconds")).sum();
+        // Two kinds may be waited for at once: that is of each, and of all once.
+        let each: Vec<f64> = kinds.iter().map(|it| number(it, "exposed_seconds")).collect();
         let exposed = number(line, "exposed_seconds");
-        assert!((all - exposed).abs() <= 1e-6 * exposed, "{line:#?}");
+        assert!(each.iter().all(|it| *it <= (1.0 + 1e-6) * exposed), "{line:#?}");
+        assert!(each.iter().sum::<f64>() >= (1.0 - 1e-6) * exposed, "{line:#?}");
     }
 }
 

@@ -455,7 +455,7 @@ fn a_setup_takes_sizes_from_a_configuration() {
     let other = priced("other.toml", format!("{of_run}{of}num_layers = 16\n"));
     assert!(other.code == 0 && other.out != stated.out, "{}", other.err);
     let missing = priced("missing.toml", format!("{of_run}model_config = \"none.json\"\n"));
-    assert!(missing.code == 1 && missing.err.contains("none.json"), "{} {}", missing.code, missing.err);
+    assert!(missing.code == 2 && missing.err.contains("none.json"), "{} {}", missing.code, missing.err);
 }
 
 #[test]
