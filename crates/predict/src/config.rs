@@ -17,6 +17,7 @@
 //! of them.
 
 pub mod keys; // every key, and the page of them
+mod sizes; // what is stated, with the sizes of a model that is named
 
 use std::fmt;
 
@@ -26,15 +27,14 @@ pub use toml::Table;
 use toml::Value;
 
 pub use keys::KEYS;
+use sizes::MODEL;
+pub use sizes::{Sizes, read};
 
 use crate::chip::Chip;
 use crate::cluster::Links;
 use crate::model::{Embedding, Experts, Latent, Mlp, Model, even_stages};
 use crate::setup::{Arithmetic, Attention, Dispatch, Graph, Learns, Recompute, Setup, SetupError, Zero};
 use crate::table::MOST;
-
-/// The key that names the file of a model.
-const MODEL: &str = "model_config";
 
 /// What a configuration file states.
 #[derive(Clone, Debug)]
@@ -93,26 +93,6 @@ pub enum ConfigError {
     },
     /// Numbers that make no setup.
     Setup(SetupError),
-}
-
-/// What reads the sizes of a model, as keys, from the `config.json` of that name.
-pub type Sizes<'a> = dyn Fn(&str) -> Result<Table, String> + 'a;
-
-/// The configuration that `text` states, with the sizes of the model that it names, where it says no others.
-pub fn read(text: &str, sizes: &Sizes<'_>) -> Result<Config, ConfigError> {
-    let mut table: Table = text.parse().map_err(|error| not_toml(text, &error))?;
-    if let Some(value) = table.remove(MODEL) {
-        let found = value.to_string();
-        let name = value.as_str().ok_or_else(|| ConfigError::Value {
-            key: MODEL,
-            found: found.clone(),
-            expected: "the name of a file".to_owned(),
-        })?;
-        for (key, size) in sizes(name).map_err(|why| ConfigError::Model(found, why))? {
-            table.entry(key).or_insert(size);
-        }
-    }
-    of(table)
 }
 
 /// The configuration of these keys.
