@@ -143,11 +143,11 @@ impl<'a> Tape<'a> {
         let type_ = self.from.type_of(weight).clone();
         let state = |kind| Source::State(State { kind, name: name.to_owned() });
         let masters = self.precision != Precision::Bf16Stochastic;
-        let narrow = match self.masters {
-            Masters::Alone if masters => None,
-            _ => self.only_conversion(weight).filter(|(dtype, _)| masters || *dtype == DType::BF16),
+        let narrow = self.only_conversion(weight).filter(|(dtype, _)| masters || *dtype == DType::BF16);
+        let (dtype, used) = match (narrow, self.masters) {
+            (Some((_, used)), Masters::Alone) if masters => (type_.dtype, used),
+            (narrow, _) => narrow.unwrap_or((type_.dtype, weight)),
         };
-        let (dtype, used) = narrow.unwrap_or((type_.dtype, weight));
         let value = self.to.push_value(Type::new(dtype, &type_.shape[..]), state(StateKind::Parameter));
         let full = Type::new(DType::F32, &type_.shape[..]);
         let changed = if masters && dtype != DType::F32 {
@@ -393,8 +393,6 @@ impl<'a> Tape<'a> {
 
     fn add_to_parameter(&mut self, index: usize, gradient: ValueId, node: &Node, home: usize) {
         let mut gradient = gradient;
-        // What is made of it for the parameter alone is a value of its own.
-        let mut is_own = matches!(node.op, Op::Cast(_));
         if let Some(mut tiles) = self.parameters[index].tiles.take() {
             let whole = self.emit(home, &node.origin, |emit| {
                 emit.phase = Phase::Gradient;
@@ -402,21 +400,21 @@ impl<'a> Tape<'a> {
             });
             self.parameters[index].tiles = Some(tiles);
             match whole {
-                Some(whole) => (gradient, is_own) = (whole, true),
+                Some(whole) => gradient = whole,
                 None => return,
             }
         }
-        self.sum(index, (gradient, is_own), &node.origin, home);
+        self.sum(index, gradient, &node.origin, home);
     }
 
-    /// Adds to a parameter's gradient what is in its shape, and a value of its own or not.
-    fn sum(&mut self, index: usize, (gradient, is_own): (ValueId, bool), origin: &str, home: usize) {
+    /// Adds to a parameter's gradient what is in its shape.
+    fn sum(&mut self, index: usize, gradient: ValueId, origin: &str, home: usize) {
         let Parameter { summed: before, gradient: at_rest, accumulates, .. } = self.parameters[index];
         let summed = self.emit(home, origin, |emit| {
             emit.phase = Phase::Gradient;
             let wide = emit.type_of(gradient).dtype == DType::F32;
             // What is converted is a value of its own; of what is not others may be the gradients, too.
-            let starts = before == at_rest && !accumulates && (is_own || !wide);
+            let starts = before == at_rest && !accumulates && !wide;
             let gradient = if wide { gradient } else { emit.one(Op::Cast(DType::F32), &[gradient]) };
             if starts { gradient } else { emit.one(Op::Binary(Binary::Add), &[before, gradient]) }
         });
@@ -433,7 +431,7 @@ impl<'a> Tape<'a> {
             tiles.finish(emit)
         });
         if let Some(whole) = whole {
-            self.sum(index, (whole, true), "", home);
+            self.sum(index, whole, "", home);
         }
     }
 }
