@@ -192,7 +192,8 @@ fn is_ours(model: &str, module: &str) -> bool {
 #[test]
 fn modules_are_split_as_transformers_can() {
     let plans = fs::read_to_string(root().join("tests/cases/export/transformers.txt")).unwrap();
-    let general = ["sequences split between products", "without ZeRO", "ZeRO-1"];
+    let general =
+        ["sequences split between products", "without ZeRO", "ZeRO-1", "the target has ZeRO-3 for all"];
     for (model, expected) in [
         ("llama", &[][..]),
         ("qwen3", &[]),
