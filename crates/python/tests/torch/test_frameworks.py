@@ -14,7 +14,10 @@ with warnings.catch_warnings():
     from megatron.core.transformer import MLATransformerConfig, TransformerConfig
 
 # Of `model`, what a recipe keeps beside Megatron-Core's configuration.
-BESIDE = {"seq_length", "vocab_size", "share_embeddings_and_output_weights", "position_embedding_type", "rotary_percent"}
+BESIDE = {
+    "seq_length", "vocab_size", "share_embeddings_and_output_weights", "position_embedding_type", "rotary_percent",
+    "rotary_base", "rope_scaling", "rope_scaling_factor",
+}  # fmt: skip
 
 
 def sections(text: str) -> dict[str, dict[str, object]]:
