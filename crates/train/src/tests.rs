@@ -188,8 +188,10 @@ fn parameters_in_f32_that_are_used_in_slices_are_converted_once() {
     assert_eq!(adds.filter(|it| is_gradient(it)).count(), 0, "nothing is added to zeros");
     // What is known before a micro-batch: what parameters are converted to, and no sum.
     let known = step.known_before();
-    for (node, on) in step.nodes.iter().zip(on).filter(|it| it.0.phase == Phase::Forward) {
-        assert_eq!(known[node.results[0].0], on, "{}", node.op);
+    for (node, on) in step.nodes.iter().zip(&on).filter(|it| it.0.phase == Phase::Forward) {
+        let is_known = known[node.results[0].0];
+        assert!(*on || !is_known, "{}", node.op);
+        assert!(is_known || !matches!(node.op, Op::Cast(DType::BF16)) || !on, "{}", node.op);
     }
     for (value, known) in step.values.iter().zip(known) {
         if let Source::State(state) = &value.source {
