@@ -206,25 +206,11 @@ pub(super) const TRAINING: &[Mutant] = &[
     }),
     ("a master beside parameters in bf16 alone", &["precision"], |plan, _| {
         let alone = !roundings(plan).is_empty();
-        let moment = |it: &mut planner_ir::Value| match &mut it.source {
-            Source::State(state) if state.kind == StateKind::FirstMoment => {
-                state.kind = StateKind::Master;
-                true
-            }
-            _ => false,
-        };
-        Ok(alone && plan.graph.values.iter_mut().any(moment))
+        Ok(alone && moment_becomes_master(plan))
     }),
     ("a master beside parameters in f32 alone", &["precision"], |plan, _| {
         let alone = plan.recipe.as_ref().is_some_and(|it| it.masters == Masters::Alone);
-        let moment = |it: &mut planner_ir::Value| match &mut it.source {
-            Source::State(state) if state.kind == StateKind::FirstMoment => {
-                state.kind = StateKind::Master;
-                true
-            }
-            _ => false,
-        };
-        Ok(alone && plan.graph.values.iter_mut().any(moment))
+        Ok(alone && moment_becomes_master(plan))
     }),
     ("masters that are elsewhere than the recipe says", &["precision"], |plan, _| {
         let halves = |it: &planner_ir::Value| match &it.source {
@@ -283,6 +269,18 @@ pub(super) const TRAINING: &[Mutant] = &[
         Ok(plan.graph.nodes[second].op != before)
     }),
 ];
+
+/// Makes a moment of the optimizer a master, if there is one.
+fn moment_becomes_master(plan: &mut Plan) -> bool {
+    let moment = |it: &mut planner_ir::Value| match &mut it.source {
+        Source::State(state) if state.kind == StateKind::FirstMoment => {
+            state.kind = StateKind::Master;
+            true
+        }
+        _ => false,
+    };
+    plan.graph.values.iter_mut().any(moment)
+}
 
 /// The operations that round by chance.
 fn roundings(plan: &Plan) -> Vec<usize> {
