@@ -286,7 +286,7 @@ impl<'a> Rank<'a> {
         }
         let count = members.len();
         let (next, previous) = (members[(place + 1) % count], members[(place + count - 1) % count]);
-        let (latency, carried) = (latency / rounds_, carried / rounds_);
+        let carried = carried / rounds_;
         let _ = writeln!(text, "ring {name} {next} {previous} {rounds} {latency} {carried}");
     }
 

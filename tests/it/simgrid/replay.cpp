@@ -6,7 +6,7 @@
 //   compute T                        for T seconds
 //   signal L, wait L                 all may go on that wait for latch L, now or later
 //   carry T B TO                     sleep T, send B bytes to a host, whatever that does
-//   ring NAME NEXT PREVIOUS K T B    K rounds: sleep T, send B bytes to one, get as many from another
+//   ring NAME NEXT PREVIOUS K T B    sleep T, then K rounds: send B bytes to one, get as many from another
 //   exchange NAME T B MEMBER...      sleep T, send B bytes to each of the others, get as many
 //   message NAME T B FROM TO...      sleep T, send B bytes to some, get as many from one, if it is another
 
@@ -73,10 +73,8 @@ static void actor(int host, std::vector<std::string> lines) {
       int next, previous, rounds;
       double time, bytes;
       in >> name >> next >> previous >> rounds >> time >> bytes;
-      for (int i = 0; i < rounds; i++) {
-        sg4::this_actor::sleep_for(time);
-        exchange(name, host, {previous}, {next}, bytes);
-      }
+      sg4::this_actor::sleep_for(time);
+      for (int i = 0; i < rounds; i++) exchange(name, host, {previous}, {next}, bytes);
     } else if (what == "exchange" || what == "message") {
       double time, bytes;
       int rank;
