@@ -134,6 +134,9 @@ fn config(model: &Model, precision: Arithmetic) -> Result<Value, String> {
     if model.latent.is_some() {
         return Err("latent attention of a stated setup is not written".to_owned());
     }
+    if model.dense.is_some() {
+        return Err("layers without experts among others with some are not written".to_owned());
+    }
     if precision == Arithmetic::F8 && model.experts.is_some() {
         return Err("experts with products in 8 bits are not planned".to_owned());
     }

@@ -17,6 +17,7 @@
 //! of them.
 
 pub mod keys; // every key, and the page of them
+mod model; // what is trained
 mod sizes; // what is stated, with the sizes of a model that is named
 
 use std::fmt;
@@ -27,12 +28,13 @@ pub use toml::Table;
 use toml::Value;
 
 pub use keys::KEYS;
+use model::model;
 use sizes::MODEL;
 pub use sizes::{Sizes, read};
 
 use crate::chip::Chip;
 use crate::cluster::Links;
-use crate::model::{Embedding, Experts, Latent, Mlp, Model, even_stages};
+use crate::model::{Model, even_stages};
 use crate::setup::{Arithmetic, Attention, Dispatch, Graph, Learns, Recompute, Setup, SetupError, Zero};
 use crate::table::MOST;
 
@@ -261,7 +263,8 @@ pub fn even(setup: &Setup) -> Result<(), ConfigError> {
         ("num_attention_heads", heads, TENSOR, *tp),
         ("num_attention_heads", heads, GROUPS, groups),
         sharing,
-        ("ffn_hidden_size", model.ffn_hidden, TENSOR, *tp),
+        (if model.experts.is_some() { "moe_ffn_hidden_size" } else { WIDTH }, model.ffn_hidden, TENSOR, *tp),
+        (WIDTH, model.dense.as_ref().map_or(0, |it| it.width), TENSOR, *tp),
         ("seq_length", model.seq, "context_parallel_size", *cp),
         ("seq_length", model.seq / cp, "sequence_parallel over tensor_model_parallel_size", sequence),
         (
@@ -275,6 +278,8 @@ pub fn even(setup: &Setup) -> Result<(), ConfigError> {
     uneven.map_or(Ok(()), |(key, count, by, parts)| Err(ConfigError::Uneven { key, count, by, parts }))
 }
 
+/// How wide a feed-forward part is.
+const WIDTH: &str = "ffn_hidden_size";
 /// What heads of queries share keys and values.
 const GROUPS: &str = "num_query_groups";
 
@@ -287,8 +292,13 @@ fn alone(fields: &Fields, setup: &Setup) -> Result<(), ConfigError> {
     match setup.model.experts {
         None => {
             let only = ["expert_model_parallel_size", "expert_tensor_parallel_size", "moe_router_topk"];
-            let more =
-                ["moe_token_dispatcher_type", "moe_shared_expert_intermediate_size", "moe_load_imbalance"];
+            let more = [
+                "moe_token_dispatcher_type",
+                "moe_shared_expert_intermediate_size",
+                "moe_load_imbalance",
+                "moe_ffn_hidden_size",
+                "moe_layer_freq",
+            ];
             let only = only.into_iter().chain(more);
             let mut stated = only.filter(|key| fields.table.contains_key(*key));
             let stated = stated.find(|key| fields.count(key).ok().flatten() != Some(1));
@@ -352,50 +362,6 @@ fn zero(fields: &Fields) -> Result<Zero, ConfigError> {
         (false, stage) => Ok(stage),
         (true, Zero::Weights) => Ok(Zero::WeightsInNode),
         (true, _) => Err(fields.wrong("hybrid_shard", "false where `zero_stage` is not 3".to_owned())),
-    }
-}
-
-fn model(fields: &Fields) -> Result<Model, ConfigError> {
-    let (hidden, heads) = (fields.needed("hidden_size")?, fields.needed("num_attention_heads")?);
-    let gated = fields.flag("swiglu", false)?;
-    let untied = fields.flag("untie_embeddings_and_output_weights", gated)?;
-    let top_k = fields.count("moe_router_topk")?.unwrap_or(2);
-    let shared = fields.count("moe_shared_expert_intermediate_size")?.unwrap_or(0);
-    let usual = hidden / heads.max(1);
-    let further = fields.count("mtp_num_layers")?.unwrap_or(0);
-    Ok(Model {
-        layers: fields.needed("num_layers")? + further,
-        further,
-        hidden,
-        heads,
-        kv_heads: fields.count("num_query_groups")?.unwrap_or(heads),
-        head_size: fields.count("kv_channels")?.unwrap_or(usual),
-        latent: latent(fields)?,
-        ffn_hidden: fields.count("ffn_hidden_size")?.unwrap_or(4 * hidden),
-        mlp: if gated { Mlp::Gated } else { Mlp::Plain },
-        vocab: fields.count("vocab_size")?.unwrap_or(51_200),
-        seq: fields.needed("seq_length")?,
-        experts: fields.count("num_experts")?.map(|count| Experts { count, top_k, shared }),
-        embedding: if untied { Embedding::Untied } else { Embedding::Tied },
-    })
-}
-
-/// Latent attention: all of its keys, or none.
-fn latent(fields: &Fields) -> Result<Option<Latent>, ConfigError> {
-    let keys = ["q_lora_rank", "kv_lora_rank", "qk_pos_emb_head_dim", "v_head_dim"];
-    let mut sizes = Vec::new();
-    for key in keys {
-        sizes.push(fields.positive(key)?);
-    }
-    if sizes.iter().all(Option::is_none) {
-        return Ok(None);
-    }
-    let missing = keys.iter().zip(&sizes).find(|(_, size)| size.is_none());
-    match sizes[..] {
-        [Some(query_rank), Some(rank), Some(rotary), Some(value)] => {
-            Ok(Some(Latent { query_rank, rank, rotary, value }))
-        }
-        _ => Err(ConfigError::Missing(missing.map_or(keys[0], |(key, _)| *key))),
     }
 }
 

@@ -91,20 +91,22 @@ pub fn room(job: &Job<'_>) -> Bytes {
 
 fn of_stage(job: &Job<'_>, stage: usize) -> Held {
     let setup = job.setup;
-    let layers = exact(setup.stages[stage]);
     let [whole, apart] = [in_flight(setup, stage), in_flight_apart(setup, stage)];
-    // What gradients of weights are made of: scores are not.
-    let left = kept_values(setup, Attention::Fused);
-    let kept = layers * (layer_activations(setup) * (whole - apart) + left * apart);
     let mut held = states(job, stage);
-    // Recomputation for one layer is there besides, and values that the backward pass works on: of what is not
-    // computed again, all that the micro-batch kept whose backward part is done now.
-    let working = match setup.recompute {
-        Recompute::None if apart > 0.0 => {
-            (layer_activations(setup) - left) * layers / real(schedule::sizes(setup)[1])
-        }
-        _ => working(setup),
-    };
+    let (mut kept, mut working) = (0.0, 0.0_f64);
+    for (layers, setup) in setup.kinds(stage) {
+        // What gradients of weights are made of: scores are not.
+        let left = kept_values(&setup, Attention::Fused);
+        kept += layers * (layer_activations(&setup) * (whole - apart) + left * apart);
+        // Recomputation for one layer is there besides, and values that the backward pass works on: of what is not
+        // computed again, all that the micro-batch kept whose backward part is done now.
+        working = match setup.recompute {
+            Recompute::None if apart > 0.0 => {
+                working + (layer_activations(&setup) - left) * layers / real(schedule::sizes(&setup)[1])
+            }
+            _ => working.max(worked_on(&setup)),
+        };
+    }
     held.activations = kept + working + if stage == 0 { exact(ELEMENT) * token_values(setup) } else { 0.0 };
     let logits = exact(setup.tokens() * setup.heads(stage)) * exact(setup.model.vocab.div_ceil(setup.tp));
     held.logits = job.figure(Figure::HeldLogitBytes) * logits;
@@ -149,7 +151,7 @@ fn half_of_products(setup: &Setup) -> f64 {
 
 /// What is there of one layer while it is recomputed, or its backward part is done, beside what stays for the gradients
 /// of weights; nothing if nothing is.
-fn working(setup: &Setup) -> f64 {
+fn worked_on(setup: &Setup) -> f64 {
     match setup.recompute {
         _ if schedule::kind(setup).splits_backward() => {
             kept_values(setup, attention::kernel(setup)) - kept_values(setup, Attention::Fused)
@@ -211,24 +213,21 @@ fn in_flight_apart(setup: &Setup, stage: usize) -> f64 {
 
 /// Weights, gradients and optimizer states of a stage.
 fn states(job: &Job<'_>, stage: usize) -> Held {
-    let (setup, model) = (job.setup, &job.setup.model);
-    let layers = exact(setup.stages[stage]);
-    let tables = exact(setup.tables(stage)) * model.embedding_parameters();
-    let joining = exact(setup.further(stage)) * model.joining_parameters();
-    let dense = (layers * model.layer_parameters() + joining + tables) / exact(setup.tp);
-    let experts = layers * model.experts_parameters() / exact(setup.ep * setup.etp);
+    let setup = job.setup;
+    let [dense, experts] = setup.parameters_of_rank(stage);
     let shares = [(dense, exact(job.data.size)), (experts, exact(job.expert_data.size))];
     let sum = |from: Zero| {
         let part = |(count, ranks): (f64, f64)| if setup.zero >= from { count / ranks } else { count };
         shares.into_iter().map(part).sum::<f64>()
     };
     let weights = sum(Zero::WeightsInNode);
-    let gathered = if setup.zero >= Zero::WeightsInNode {
-        let experts = model.experts_parameters() / exact(setup.ep * setup.etp);
-        2.0 * (model.layer_parameters() / exact(setup.tp) + experts)
-    } else {
-        0.0
+    // Those of a layer, and of the next.
+    let of_layer = |setup: &Setup| {
+        let (model, experts) = (&setup.model, exact(setup.ep * setup.etp));
+        model.layer_parameters() / exact(setup.tp) + model.experts_parameters() / experts
     };
+    let largest = setup.kinds(stage).iter().map(|it| of_layer(&it.1)).fold(0.0, f64::max);
+    let gathered = if setup.zero >= Zero::WeightsInNode { 2.0 * largest } else { 0.0 };
     let learned = f64::from(u8::from(setup.learns == Learns::Everything));
     let element = exact(ELEMENT);
     Held {

@@ -23,13 +23,15 @@ pub struct Model {
     pub latent: Option<Latent>,
     /// Width of the feed-forward part, or of one expert.
     pub ffn_hidden: u64,
+    /// Which layers have no experts, where others have some.
+    pub dense: Option<Dense>,
     /// How the feed-forward part begins.
     pub mlp: Mlp,
     /// Tokens that there are.
     pub vocab: u64,
     /// Tokens of an example.
     pub seq: u64,
-    /// Experts of each layer; `None` if all tokens go the same way.
+    /// Experts of each layer that is not dense; `None` if all tokens go the same way.
     pub experts: Option<Experts>,
     /// Whether logits are made with the embedding's weights.
     pub embedding: Embedding,
@@ -62,6 +64,15 @@ pub struct Experts {
     pub top_k: u64,
     /// Width of the expert that all tokens go to; 0 if there is none.
     pub shared: u64,
+}
+
+/// Layers without experts among layers with experts.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Dense {
+    /// Which they are, from 0, in ascending order.
+    pub layers: Vec<u64>,
+    /// Width of their feed-forward part.
+    pub width: u64,
 }
 
 /// Multi-head latent attention: queries are made of one short vector, keys and values of another.
@@ -98,6 +109,25 @@ impl Model {
         self.heads * self.key_size() + self.kv_heads * (self.key_size() + self.value_size())
     }
 
+    /// How many layers are dense among others with experts.
+    #[must_use]
+    pub fn dense_layers(&self) -> u64 {
+        self.dense.as_ref().map_or(0, |it| u64::try_from(it.layers.len()).unwrap_or(u64::MAX))
+    }
+
+    /// The same model with all layers as those are that have no experts; `None` if it has no such layers, or no others.
+    #[must_use]
+    pub fn as_dense(&self) -> Option<Self> {
+        let dense = self.dense.as_ref()?;
+        Some(Self { experts: None, dense: None, ffn_hidden: dense.width, ..self.clone() })
+    }
+
+    /// Sums what a layer has over all layers.
+    fn over_layers(&self, each: impl Fn(&Self) -> f64) -> f64 {
+        let dense = self.as_dense().map_or(0.0, |it| exact(self.dense_layers()) * each(&it));
+        exact(self.layers - self.dense_layers().min(self.layers)) * each(self) + dense
+    }
+
     /// Parameters of the products of attention.
     fn attention_parameters(&self) -> f64 {
         let out = self.hidden * self.heads * self.value_size();
@@ -120,7 +150,7 @@ impl Model {
         }
     }
 
-    /// Parameters of a layer outside experts: attention, norms, and the feed-forward part or the
+    /// Parameters of a layer that is not dense, outside experts: attention, norms, and the feed-forward part or the
     /// router.
     #[must_use]
     pub fn layer_parameters(&self) -> f64 {
@@ -129,7 +159,7 @@ impl Model {
         self.attention_parameters() + exact(4 * self.hidden) + rest
     }
 
-    /// Parameters of all experts of a layer; none if there are no experts.
+    /// Parameters of all experts of a layer that is not dense; none if there are no experts.
     #[must_use]
     pub fn experts_parameters(&self) -> f64 {
         self.experts.map_or(0.0, |experts| exact(experts.count) * self.expert_parameters())
@@ -188,7 +218,7 @@ impl Model {
             Embedding::Tied => 1.0,
             Embedding::Untied => 2.0,
         };
-        let layers = exact(self.layers) * (self.layer_parameters() + self.experts_parameters());
+        let layers = self.over_layers(|it| it.layer_parameters() + it.experts_parameters());
         layers + exact(self.further) * self.joining_parameters() + tables * self.embedding_parameters()
     }
 
@@ -197,15 +227,16 @@ impl Model {
     /// [`StepWork`](cost_models::model_flops::StepWork) finds in the program of such a model.
     #[must_use]
     pub fn forward_flops(&self, tokens: f64) -> [Counted; 2] {
-        let (active, router) =
-            self.experts.map_or((1.0, 0.0), |it| (exact(it.top_k), exact(it.count * self.hidden)));
-        let experts = active * self.expert_parameters() + self.shared_parameters();
-        let layer = self.attention_parameters() + router + experts;
+        let products = self.over_layers(|it| {
+            let (active, router) =
+                it.experts.map_or((1.0, 0.0), |has| (exact(has.top_k), exact(has.count * it.hidden)));
+            it.attention_parameters() + router + active * it.expert_parameters() + it.shared_parameters()
+        });
         let sizes = self.key_size() + self.value_size();
         let scores = exact(self.layers * self.heads * sizes * self.seq);
         let all = |each: f64| Flops(2.0 * tokens * each);
         let joined = exact(self.further) * self.joining_parameters();
-        let layers = Counted { products: all(exact(self.layers) * layer + joined), ..Counted::default() };
+        let layers = Counted { products: all(products + joined), ..Counted::default() };
         let logits = all(exact(1 + self.further) * self.embedding_parameters());
         [layers, Counted { products: logits, attention: all(scores), seen: all(scores / 2.0) }]
     }

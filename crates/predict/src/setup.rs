@@ -1,6 +1,7 @@
 //! A training run as somebody states it: a model, a batch, degrees of parallelism, and what is
 //! recomputed, with Megatron's words.
 
+use std::borrow::Cow;
 use std::fmt;
 
 use ::schedule::Kind;
@@ -224,6 +225,11 @@ pub enum SetupError {
         /// Replicas.
         dp: u64,
     },
+    /// Dense layers that are not layers of the model in ascending order, or not among others with experts.
+    Dense {
+        /// Layers that there are.
+        layers: u64,
+    },
     /// Stages that do not have all layers.
     Stages {
         /// Layers of the model.
@@ -279,6 +285,58 @@ impl Setup {
         until.saturating_sub(first).min(self.stages.get(stage).copied().unwrap_or(0))
     }
 
+    /// The same setup with all layers as those are that have no experts, where others have some.
+    #[must_use]
+    pub fn as_dense(&self) -> Option<Self> {
+        let model = self.model.as_dense()?;
+        // Nobody shares experts, or exchanges tokens.
+        Some(Self { model, ep: 1, etp: self.tp, ..self.clone() })
+    }
+
+    /// How many of a stage's layers are dense, where others have experts. Where it has several parts they lie as far
+    /// apart as the parts of all stages make them, each with an equal share of the stage's layers.
+    #[must_use]
+    pub fn dense(&self, stage: usize) -> u64 {
+        let Some(dense) = &self.model.dense else { return 0 };
+        let part = |layers: u64, part: u64| {
+            let until = |parts: u64| (layers * parts).div_ceil(self.vpp);
+            until(part + 1) - until(part)
+        };
+        let (mut first, mut count) = (0, 0);
+        for turn in 0..self.vpp {
+            for (number, layers) in self.stages.iter().enumerate() {
+                let next = first + part(*layers, turn);
+                if number == stage {
+                    count += dense.layers.iter().filter(|it| (first..next).contains(*it)).count();
+                }
+                first = next;
+            }
+        }
+        u64::try_from(count).unwrap_or(u64::MAX)
+    }
+
+    /// How many layers of each kind a stage has, each with the setup in which all are of this kind.
+    #[must_use]
+    pub fn kinds(&self, stage: usize) -> Vec<(f64, Cow<'_, Self>)> {
+        let (all, dense) = (self.stages[stage], self.dense(stage));
+        let rest = (all - dense.min(all), Cow::Borrowed(self));
+        let dense = self.as_dense().map(|it| (dense, Cow::Owned(it)));
+        let there = [Some(rest), dense].into_iter().flatten().filter(|it| it.0 > 0);
+        there.map(|(count, setup)| (exact(count), setup)).collect()
+    }
+
+    /// Parameters of a rank of a stage where data parallelism splits nothing: outside experts, and of experts.
+    #[must_use]
+    pub fn parameters_of_rank(&self, stage: usize) -> [f64; 2] {
+        let model = &self.model;
+        let tables = exact(self.tables(stage)) * model.embedding_parameters();
+        let joining = exact(self.further(stage)) * model.joining_parameters();
+        let layers = self.kinds(stage);
+        let sum = |of: fn(&Model) -> f64| layers.iter().map(|it| it.0 * of(&it.1.model)).sum::<f64>();
+        let others = sum(Model::layer_parameters) + joining + tables;
+        [others / exact(self.tp), sum(Model::experts_parameters) / exact(self.ep * self.etp)]
+    }
+
     /// How often a stage passes through the head: for the next token in the last one, and for each further token where
     /// that is predicted.
     #[must_use]
@@ -318,15 +376,17 @@ impl Setup {
     }
 
     /// Sizes by which others are multiplied, and the most that each may be.
-    fn sizes(&self) -> [(&'static str, f64, f64); 6] {
+    fn sizes(&self) -> [(&'static str, f64, f64); 7] {
         let model = &self.model;
-        let widths = [model.hidden, model.ffn_hidden, model.vocab, model.layers];
+        let dense = model.dense.as_ref().map_or(0, |it| it.width);
+        let widths = [model.hidden, model.ffn_hidden, dense, model.vocab, model.layers];
         let widest = widths.into_iter().map(exact).fold(0.0, f64::max);
         let heads = (exact(model.heads) + 2.0 * exact(model.kv_heads)) * exact(model.head_size);
         let tokens = exact(self.mbs) * exact(model.seq);
         let most = exact(MOST);
         [
             ("devices", exact(self.devices()), exact(Machine::DEVICE_LIMIT)),
+            ("parts of a stage", exact(self.vpp), exact(model.layers)),
             ("sizes of the model", widest, most),
             ("columns of heads", heads, 4.0 * most),
             ("tokens of a micro-batch", tokens, most * 2048.0),
@@ -353,6 +413,7 @@ impl Setup {
             ("kv_heads", self.model.kv_heads),
             ("head_size", self.model.head_size),
             ("ffn_hidden", self.model.ffn_hidden),
+            ("width of dense layers", self.model.dense.as_ref().map_or(1, |it| it.width)),
             ("vocab", self.model.vocab),
             ("seq", self.model.seq),
         ];
@@ -361,6 +422,15 @@ impl Setup {
         }
         if let Some((name, _)) = counts.iter().find(|(_, count)| *count == 0) {
             return Err(SetupError::Zero(name));
+        }
+        if let Some(dense) = &self.model.dense {
+            let layers = self.model.layers - self.model.further;
+            let ordered = dense.layers.is_sorted_by(|a, b| a < b);
+            let there =
+                dense.layers.last().is_some_and(|it| *it < layers) && self.model.dense_layers() < layers;
+            if !ordered || !there || self.model.experts.is_none() {
+                return Err(SetupError::Dense { layers });
+            }
         }
         let large = self.sizes().into_iter().find(|(_, size, most)| size > most);
         if let Some((what, _, most)) = large {
@@ -400,6 +470,12 @@ impl fmt::Display for SetupError {
                 write!(f, "{further} of {layers} layers predict further tokens, expected fewer than all")
             }
             Self::Zero(name) => write!(f, "`{name}` is 0, expected at least 1"),
+            Self::Dense { layers } => {
+                write!(
+                    f,
+                    "layers without experts are not some, in ascending order, of {layers} of which others have experts"
+                )
+            }
             Self::Large { what, most } => write!(f, "too many {what}, expected at most {most}"),
             Self::Batch { gbs, mbs, dp } => {
                 write!(f, "a batch of {gbs} examples, expected a multiple of mbs x dp = {mbs} x {dp}")

@@ -5,7 +5,7 @@ use std::sync::LazyLock;
 use cost_models::frameworks::SHAPES as SHAPES_FILE;
 use serde_json::Value;
 
-use crate::model::{Embedding, Experts, Latent, Mlp, Model};
+use crate::model::{Dense, Embedding, Experts, Latent, Mlp, Model};
 
 static SHAPES: LazyLock<Vec<(Vec<String>, Model)>> =
     LazyLock::new(|| read(SHAPES_FILE).expect("a test reads the shipped shapes"));
@@ -40,6 +40,9 @@ fn shape(value: &Value) -> Option<(Vec<String>, Model)> {
         heads: count("heads")?,
         kv_heads: count("kv_heads")?,
         head_size: count("head_size")?,
+        dense: count("dense_layers")
+            .zip(count("dense"))
+            .map(|(first, width)| Dense { layers: (0..first).collect(), width }),
         latent: count("query_rank")
             .zip(count("rank"))
             .zip(count("rotary").zip(count("value")))
@@ -79,14 +82,11 @@ mod tests {
         assert_eq!(named("a model of nobody", 1), None);
     }
 
-    /// DeepSeek V3 has 58 layers of experts, and three that are dense, which are taken as the others:
-    /// 671 − 3 · 0.58 billion beside 58 of 61 parts.
+    /// DeepSeek V3 has 58 layers of experts, and three that are dense.
     #[test]
     fn latent_attention_and_shared_experts_have_their_parameters() {
         let model = named("DeepSeekV3", 4096).unwrap();
-        let tables = 2.0 * model.embedding_parameters();
-        let layers = (model.parameters() - tables) / 61.0 * 58.0 / 1e9;
-        assert!((layers / (671.0 - tables / 1e9 - 3.0 * 0.58) - 1.0).abs() < 0.005, "{layers}");
+        assert!((model.parameters() / 1e9 - 671.03).abs() < 0.01, "{}", model.parameters());
         // Of 7168 to 1536, 512 and 64; of 1536 to 128 · 192 and of 512 to 128 · 256; of 128 · 128 to 7168.
         let attention = 7168 * 2112 + 1536 * 24_576 + 512 * 32_768 + 16_384 * 7168;
         let rest = 4 * 7168 + 256 * 7168 + 3 * 7168 * 2048;

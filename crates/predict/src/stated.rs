@@ -167,17 +167,18 @@ pub fn model(row: &Row<'_>) -> Result<Model, Unstated> {
         vocab: row.count("vocab")?.unwrap_or(VOCAB),
         seq,
         experts,
+        dense: None,
         embedding: if gated { Embedding::Untied } else { Embedding::Tied },
     };
     // Older models have heads that part the hidden vector, and may have learned positions besides.
     if let Some(billions) = row.number("params_b")?.filter(|_| gated) {
         model.head_size = head_size(&model, billions * 1e9);
     }
-    // Columns have no place for latent attention and for experts that all tokens go to.
+    // Columns have no place for latent attention, experts that all tokens go to, and layers without experts.
     let named = shapes::named(row.text("model"), seq);
     let same = |it: &Model| it.latent.is_some() && (it.layers, it.hidden) == (layers, hidden);
     if let Some(named) = named.filter(same) {
-        (model.latent, model.head_size) = (named.latent, named.head_size);
+        (model.latent, model.head_size, model.dense) = (named.latent, named.head_size, named.dense);
         let shared = named.experts.map_or(0, |experts| experts.shared);
         model.experts = model.experts.map(|experts| Experts { shared, ..experts });
     }
@@ -200,6 +201,7 @@ pub fn gpt(layers: u64, hidden: u64, heads: u64, seq: u64) -> Setup {
         vocab: VOCAB,
         seq,
         experts: None,
+        dense: None,
         embedding: Embedding::Tied,
     };
     Setup {

@@ -70,31 +70,43 @@ fn drift(job: &Job<'_>) -> f64 {
     job.setup.year.map_or(1.0, |year| job.framework.drift(year))
 }
 
-/// What a layer takes at least for one micro-batch, however much is sharded or recomputed.
+/// What a layer takes at least for one micro-batch, however much is sharded or recomputed: where some layers have no
+/// experts, one of the others, and one of them.
 #[must_use]
-pub fn layer_floor(job: &Job<'_>) -> Seconds {
-    let setup = Setup { zero: Zero::Nothing, recompute: Recompute::None, ..job.setup.clone() };
-    let layer = layer::layer(&Job { setup: &setup, ..job.clone() });
-    let waiting = layer.forward.of(layer::WAITING) + layer.input.of(layer::WAITING);
-    let all = layer.forward.total() + layer.input.total() + layer.weight.total();
-    drift(job) * beyond(all, waiting)
+pub fn layer_floors(job: &Job<'_>) -> [Seconds; 2] {
+    let of = |setup: &Setup| {
+        let setup = Setup { zero: Zero::Nothing, recompute: Recompute::None, ..setup.clone() };
+        let layer = layer::layer(&Job { setup: &setup, ..job.clone() });
+        let waiting = layer.forward.of(layer::WAITING) + layer.input.of(layer::WAITING);
+        let all = layer.forward.total() + layer.input.total() + layer.weight.total();
+        drift(job) * beyond(all, waiting)
+    };
+    let alike = of(job.setup);
+    [alike, job.setup.as_dense().map_or(alike, |it| of(&it))]
 }
 
-/// What a step takes at least, if a layer takes that for a micro-batch:
+/// What a step takes at least, if layers take that for a micro-batch, and so their stages `s`:
 ///
 /// ```text
-/// t >= (m - 1/v) ceil(L/p) layer + L/v layer        m ceil(L/p) layer where gradients of weights fill the bubble
+/// t >= (m - 1/v) max s + sum s / v        m max s where gradients of weights fill the bubble
 /// ```
 #[must_use]
-pub fn floor(setup: &Setup, layer: Seconds) -> Seconds {
+pub fn floor(setup: &Setup, [alike, dense]: [Seconds; 2]) -> Seconds {
     let ([_, chunks, _], kind) = (schedule::sizes(setup), schedule::kind(setup));
+    let stages = setup.stages.iter().enumerate().map(|(stage, layers)| {
+        let without = setup.dense(stage).min(*layers);
+        exact(layers - without) * alike + exact(without) * dense
+    });
+    let (mut slowest, mut all) = (Seconds::ZERO, Seconds::ZERO);
+    for stage in stages {
+        (slowest, all) = (slowest.max(stage), all + stage);
+    }
     let micro_batches = exact(setup.microbatches());
-    let most = exact(setup.model.layers.div_ceil(setup.pp));
     if kind.splits_backward() {
-        return micro_batches * most * layer;
+        return micro_batches * slowest;
     }
     let parts = real(chunks);
-    ((micro_batches - 1.0 / parts) * most + exact(setup.model.layers) / parts) * layer
+    (micro_batches - 1.0 / parts) * slowest + (1.0 / parts) * all
 }
 
 /// The times of a stage for one micro-batch, waiting for the host included.
@@ -131,14 +143,17 @@ impl StageTimes {
 /// The times of every stage.
 #[must_use]
 pub fn stages(job: &Job<'_>) -> Vec<StageTimes> {
-    let each = sharded(job, layer::layer(job));
+    let of_kind = |job: &Job<'_>| sharded(job, layer::layer(job));
+    let each = of_kind(job);
+    let dense = job.setup.as_dense().map(|setup| of_kind(&Job { setup: &setup, ..job.clone() }));
     let (embedding, head, joining) = (layer::embedding(job), layer::head(job), layer::joining(job));
     let stage = |(place, &layers): (usize, &u64)| {
-        let further = job.setup.further(place);
+        let (further, alike) = (job.setup.further(place), layers - job.setup.dense(place).min(layers));
         let embeddings = u64::from(place == 0) + further;
         let parts =
-            [(layers, &each), (embeddings, &embedding), (further, &joining), (job.setup.heads(place), &head)];
-        let there = parts.into_iter().filter(|it| it.0 > 0);
+            [(alike, &each), (embeddings, &embedding), (further, &joining), (job.setup.heads(place), &head)];
+        let dense = dense.iter().map(|it| (layers - alike, it));
+        let there = parts.into_iter().chain(dense).filter(|it| it.0 > 0);
         assembled(job, &there.map(|(count, passes)| (exact(count), passes)).collect::<Vec<_>>())
     };
     job.setup.stages.iter().enumerate().map(stage).collect()
@@ -277,17 +292,12 @@ fn messages(job: &Job<'_>, slowest: &StageTimes) -> Seconds {
     Seconds(waiting + steady)
 }
 
-/// Parameters of a rank of the stage that has most: those in layers, and those in experts.
+/// Parameters of a rank of the stage that has most: those outside experts, and those of experts.
 #[must_use]
-pub fn parameters(job: &Job<'_>) -> (f64, f64) {
-    let (setup, model) = (job.setup, &job.setup.model);
-    let layers = exact(setup.stages.iter().copied().max().unwrap_or(0));
-    let tables = (0..setup.stages.len()).map(|stage| setup.tables(stage)).max().unwrap_or(0);
-    let besides =
-        exact(tables) * model.embedding_parameters() + exact(model.further) * model.joining_parameters();
-    let dense = (layers * model.layer_parameters() + besides) / exact(setup.tp);
-    let experts = layers * model.experts_parameters() / exact(setup.ep * setup.etp);
-    (dense, experts)
+pub fn parameters(job: &Job<'_>) -> [f64; 2] {
+    let setup = job.setup;
+    let all = (0..setup.stages.len()).map(|stage| setup.parameters_of_rank(stage));
+    all.max_by(|a, b| (a[0] + a[1]).total_cmp(&(b[0] + b[1]))).unwrap_or_default()
 }
 
 /// Reduction of gradients, and gathering of weights that were updated elsewhere.
@@ -298,7 +308,7 @@ fn data_parallel(job: &Job<'_>, slowest: &StageTimes) -> Estimate {
         return time;
     }
     let machine = &job.cluster.machine;
-    let (dense, experts) = parameters(job);
+    let [dense, experts] = parameters(job);
     let bytes = job.gradient_bytes();
     let parts = [(&job.data, dense), (&job.expert_data, experts)];
     let sum = |price: &dyn Fn(&Group, f64) -> Seconds| {
@@ -330,7 +340,7 @@ fn update(job: &Job<'_>) -> Seconds {
     if setup.learns == Learns::Adapters {
         return Seconds::ZERO;
     }
-    let (dense, experts) = parameters(job);
+    let [dense, experts] = parameters(job);
     let share = |group: &Group| if setup.zero == Zero::Nothing { 1.0 } else { exact(group.size) };
     let data = if setup.zero == Zero::WeightsInNode { weight_group(job) } else { job.data };
     let updated = dense / share(&data) + experts / share(&job.expert_data);

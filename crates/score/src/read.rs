@@ -138,6 +138,15 @@ impl Read {
         self.keys.get(key).and_then(Value::as_integer).and_then(|it| u64::try_from(it).ok())
     }
 
+    /// States whether each layer has experts, where some have.
+    fn experts_in(&mut self, layers: &[bool]) -> Result<(), ReadError> {
+        let key = "moe_layer_freq";
+        if layers.contains(&false) || self.keys.contains_key(key) {
+            self.set(key, layers.iter().map(|it| i64::from(*it)).collect::<Vec<i64>>())?;
+        }
+        Ok(())
+    }
+
     /// So many layers that predict further tokens are trained.
     fn trains_further(&mut self, count: u64) -> Result<(), ReadError> {
         self.taken.retain(|(said, _)| !said.starts_with(FURTHER));

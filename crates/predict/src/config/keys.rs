@@ -20,7 +20,7 @@ const fn key(name: &'static str, unit: &'static str, absent: &'static str, meani
 }
 
 /// Every key.
-pub const KEYS: [Key; 53] = [
+pub const KEYS: [Key; 55] = [
     key(
         "machine",
         "name",
@@ -86,7 +86,12 @@ pub const KEYS: [Key; 53] = [
         "length of the part of a query and of a key that has the position",
     ),
     key("v_head_dim", "elements", "no latent attention", "length of a head's value"),
-    key("ffn_hidden_size", "elements", "4 hidden_size", "width of the feed-forward part, or of one expert"),
+    key(
+        "ffn_hidden_size",
+        "elements",
+        "4 hidden_size",
+        "width of the feed-forward part of layers without experts",
+    ),
     key(
         "swiglu",
         "true, false",
@@ -101,7 +106,14 @@ pub const KEYS: [Key; 53] = [
     ),
     key("vocab_size", "tokens", "51200", "tokens that there are"),
     key("seq_length", "tokens", MUST, "tokens of an example"),
-    key("num_experts", "experts", "none", "experts of each layer"),
+    key("num_experts", "experts", "none", "experts of each layer that has some"),
+    key("moe_ffn_hidden_size", "elements", "ffn_hidden_size", "width of one expert"),
+    key(
+        "moe_layer_freq",
+        "n, or list of 1 and 0",
+        "1",
+        "which layers have experts: every n-th, from the first; or for each a 1 if it has some, a 0 if not",
+    ),
     key("moe_router_topk", "experts", "2, if there are experts", "experts that a token goes to"),
     key("moe_shared_expert_intermediate_size", "elements", "0", "width of the expert that all tokens go to"),
     key(

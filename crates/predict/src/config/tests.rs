@@ -223,3 +223,68 @@ fn the_page_lists_every_key_that_is_read() {
         assert!(refused.contains(&format!("`{}` is {{ a = 1 }}, expected", key.name)), "{refused}");
     }
 }
+
+/// DeepSeek V3: 256 experts of 2,048 in 58 layers after three of 18,432.
+const DEEPSEEK: &str = "\
+machine = \"h100-80g\"
+num_layers = 61
+hidden_size = 7168
+num_attention_heads = 128
+q_lora_rank = 1536
+kv_lora_rank = 512
+qk_pos_emb_head_dim = 64
+v_head_dim = 128
+kv_channels = 128
+ffn_hidden_size = 18432
+moe_ffn_hidden_size = 2048
+moe_shared_expert_intermediate_size = 2048
+num_experts = 256
+moe_router_topk = 8
+swiglu = true
+vocab_size = 129280
+seq_length = 4096
+world_size = 64
+expert_model_parallel_size = 8
+pipeline_model_parallel_size = 4
+global_batch_size = 64
+";
+
+fn frequency(of: &str) -> String {
+    format!("{DEEPSEEK}moe_layer_freq = {of}\n")
+}
+
+/// Source: DeepSeek-AI, arXiv 2412.19437, section 4.2: 671 billion parameters, of which 37 billion are active.
+#[test]
+fn layers_without_experts_are_as_wide_as_stated() {
+    let first = [vec!["0"; 3], vec!["1"; 58]].concat().join(", ");
+    let setup = read(&frequency(&format!("[{first}]"))).unwrap().setup;
+    assert_eq!(setup.model.dense.as_ref().unwrap().width, 18_432);
+    assert!((setup.model.parameters() / 1e9 - 671.03).abs() < 0.01);
+    let active = setup.model.forward_flops(1.0)[0].products.0 / 2e9;
+    assert!((active + setup.model.embedding_parameters() / 1e9 - 36.6).abs() < 0.1, "{active}");
+    let dense: Vec<u64> = (0..4).map(|stage| setup.dense(stage)).collect();
+    assert_eq!(dense, [3, 0, 0, 0]);
+    // Every second layer from the first has some.
+    let every = read(&frequency("2")).unwrap().setup;
+    assert_eq!(every.model.dense_layers(), 30);
+    assert_eq!(every.model.dense.unwrap().layers[..3], [1, 3, 5]);
+    assert_eq!(read(&frequency("1")).unwrap().setup, read(DEEPSEEK).unwrap().setup);
+}
+
+#[test]
+fn layers_that_are_no_list_of_all_are_refused() {
+    let none = vec!["0"; 61].join(", ");
+    for wrong in ["0", "\"x\"", "[0, 1]", "[]", &format!("[{none}]"), &format!("[2{}]", &none[1..])] {
+        let refused = read(&frequency(wrong)).unwrap_err().to_string();
+        assert!(refused.starts_with("`moe_layer_freq` is ") && refused.contains("61"), "{wrong}: {refused}");
+    }
+    for alone in ["moe_layer_freq = 2", "moe_layer_freq = [1]", "moe_ffn_hidden_size = 8"] {
+        let refused = read(&format!("{LLAMA}{alone}\n")).unwrap_err().to_string();
+        assert!(refused.ends_with("expected 1 without `num_experts`, or nothing"), "{refused}");
+    }
+    let narrow = frequency("2").replace("ffn_hidden_size = 18432", "ffn_hidden_size = 18433");
+    let narrow =
+        narrow.replace("world_size", "tensor_model_parallel_size = 2\nsequence_parallel = true\nworld_size");
+    let refused = read(&narrow).unwrap_err().to_string();
+    assert!(refused.starts_with("`ffn_hidden_size` is 18433, expected a multiple of"), "{refused}");
+}

@@ -42,7 +42,7 @@ fn parts_that_a_token_goes_to_are_counted_as_draws_are() {
 /// parameters than without tensor parallelism.
 #[test]
 fn experts_are_shared_over_tensor_parallel_ranks_too() {
-    let experts = |setup: &Setup| on(setup, "H100-SXM5-80GB", |job| step::parameters(job).1);
+    let experts = |setup: &Setup| on(setup, "H100-SXM5-80GB", |job| step::parameters(job)[1]);
     let all = 48.0 * 128.0 * 3.0 * 2048.0 * 768.0;
     assert!((experts(&setup(1, 8, 1, 8)) / (all / 8.0) - 1.0).abs() < 1e-12);
     assert!((experts(&setup(2, 8, 1, 4)) / (all / 8.0) - 1.0).abs() < 1e-12);

@@ -1,6 +1,7 @@
 //! Parameters of models that are known.
 
 use super::*;
+use crate::setup::Setup;
 
 fn gpt3() -> Model {
     Model {
@@ -16,6 +17,7 @@ fn gpt3() -> Model {
         vocab: 51200,
         seq: 2048,
         experts: None,
+        dense: None,
         embedding: Embedding::Tied,
     }
 }
@@ -104,4 +106,49 @@ fn work_is_that_of_the_published_formula() {
     let published = 72.0 * 64.0 * s * l * h * h * (1.0 + s / (6.0 * h) + v / (12.0 * l * h));
     let whole: f64 = model.forward_flops(64.0 * s).map(|it| 3.0 * it.total().0).iter().sum();
     assert!((whole / published - 1.0).abs() < 1e-12);
+}
+
+/// Whatever layers have no experts and however they lie in stages and their parts: stages have all layers together.
+#[test]
+fn stages_have_the_parameters_of_the_model() {
+    let experts = deepseek(1);
+    let mut seed = 7_u64;
+    let mut any = |below: u64| {
+        seed = seed.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
+        (seed >> 33) % below
+    };
+    for _ in 0..200 {
+        let layers: Vec<u64> = (0..experts.layers - 1).filter(|_| any(3) == 0).collect();
+        let dense = Some(Dense { layers, width: 18_432 }).filter(|it| !it.layers.is_empty());
+        let model = Model { dense, ..experts.clone() };
+        let pp = 1 + any(8);
+        let (stages, vpp) = (model.stages(pp), 1 + any(4));
+        let setup = Setup { model, pp, vpp, stages, ..crate::stated::gpt(1, 1, 1, 1) };
+        let each = (0..setup.stages.len()).map(|it| setup.parameters_of_rank(it));
+        let sum: f64 = each.map(|it| it[0] + it[1]).sum();
+        // A last stage of its own has the embedding once more, for the tokens that are put in for further ones.
+        let again = if pp > 1 { setup.model.embedding_parameters() } else { 0.0 };
+        assert!((sum / (setup.model.parameters() + again) - 1.0).abs() < 1e-12, "{pp} {vpp}");
+        let found: u64 = (0..setup.stages.len()).map(|it| setup.dense(it)).sum();
+        assert_eq!(found, setup.model.dense_layers());
+    }
+}
+
+/// What layers of both kinds have is what models of one kind have, by how many there are of each.
+#[test]
+fn dense_layers_are_between_a_model_with_experts_and_one_without() {
+    let experts = Model { dense: None, ..deepseek(0) };
+    let all = |layers: u64| Some(Dense { layers: (0..layers).collect(), width: 18_432 });
+    let with = |layers: u64| Model { dense: all(layers), ..experts.clone() };
+    let none = with(1).as_dense().unwrap();
+    assert_eq!((none.experts, none.ffn_hidden), (None, 18_432));
+    let halfway = |of: &dyn Fn(&Model) -> f64, dense: u64| {
+        let part = exact(dense) / 61.0;
+        let expected = part * of(&none) + (1.0 - part) * of(&experts);
+        assert!((of(&with(dense)) / expected - 1.0).abs() < 1e-12, "{dense}");
+    };
+    for dense in [1, 3, 30, 60] {
+        halfway(&Model::parameters, dense);
+        halfway(&|it| it.forward_flops(1.0)[0].products.0, dense);
+    }
 }

@@ -4,7 +4,7 @@ use super::*;
 use crate::cluster::{Cluster, Links};
 use crate::device::machine_of;
 use crate::framework::Framework;
-use crate::model::even_stages;
+use crate::model::{Dense, Experts, even_stages};
 use crate::setup::{Recompute, Setup};
 use crate::stated::gpt;
 
@@ -120,4 +120,43 @@ fn tensors_that_are_gathered_one_by_one_wait_for_every_hop() {
     // Nothing is hidden where nobody says that it is.
     assert!(sharded_gpt("megatron-core", 1536, 1, true).of("sharding traffic").0 < 1e-9);
     assert!(together.of("contention").0.abs() < 1e-12 && many.of("contention").0.abs() < 1e-12);
+}
+
+/// No setup takes less than its floor, whatever is sharded or recomputed and whichever layers have no experts; and where
+/// little else takes time, the floor is most of it.
+#[test]
+fn no_step_takes_less_than_its_floor() {
+    let cluster = Cluster::new(machine_of("A100-SXM4-80GB").unwrap(), &Links::default(), "a test").unwrap();
+    let framework = Framework::shipped("megatron-lm").unwrap();
+    let mut experts = gpt(8, 4096, 32, 2048);
+    experts.model.experts = Some(Experts { count: 8, top_k: 2, shared: 0 });
+    let mut some = experts.clone();
+    some.model.dense = Some(Dense { layers: vec![0, 1, 4], width: 8192 });
+    let mut tried = 0;
+    for base in [&gpt(8, 4096, 32, 2048), &experts, &some] {
+        for (tp, pp, vpp) in [(1, 1, 1), (2, 2, 1), (4, 4, 1), (1, 2, 4), (2, 4, 2)] {
+            for (zero, recompute) in [
+                (Zero::Nothing, Recompute::None),
+                (Zero::Optimizer, Recompute::Selective),
+                (Zero::Weights, Recompute::Full),
+            ] {
+                for schedule in [Kind::OneForwardOneBackward, Kind::GPipe, Kind::ZeroBubbleH1] {
+                    if vpp > 1 && schedule != Kind::OneForwardOneBackward {
+                        continue;
+                    }
+                    let (dp, stages) = (2, even_stages(8, pp));
+                    let cut = Setup { tp, pp, vpp, dp, stages, gbs: 32, ..base.clone() };
+                    let setup = Setup { zero, recompute, schedule, seq_parallel: tp > 1, ..cut };
+                    setup.check().unwrap();
+                    let job = Job::new(&setup, &framework, &cluster).unwrap();
+                    let (time, floor) = (step(&job).total().0, floor(&setup, layer_floors(&job)).0);
+                    assert!(floor <= time, "{setup:?}: {time}, floor {floor}");
+                    let alone = (tp, pp, recompute) == (1, 1, Recompute::None);
+                    assert!(!alone || floor > 0.8 * time, "{setup:?}: {time}, floor {floor}");
+                    tried += 1;
+                }
+            }
+        }
+    }
+    assert_eq!(tried, 99);
 }

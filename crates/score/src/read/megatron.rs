@@ -3,6 +3,7 @@
 //! Source: Megatron-LM, `megatron/training/arguments.py`, `megatron/core/transformer/transformer_config.py` and
 //! `megatron/core/transformer/pipeline_parallel_layer_layout.py`, version core 0.16.
 
+mod frequency; // which layers have experts
 mod graphs; // what runs as graphs of kernels
 mod insists; // what Megatron-LM refuses
 mod layout; // which layers each stage has
@@ -195,24 +196,20 @@ fn feed_forward(read: &mut Read, given: &mut Given, hidden: u64, gated: bool) ->
     let has = read.known("num_experts").is_some();
     let of_expert = given.positive("moe_ffn_hidden_size")?;
     if has {
-        let before = read.known("ffn_hidden_size");
+        let before = read.known("moe_ffn_hidden_size");
         let width = of_expert.or(if before.is_some() { None } else { Some(stated.unwrap_or(usual)) });
-        read.count("ffn_hidden_size", width)?;
+        read.count("moe_ffn_hidden_size", width)?;
         let active = given.positive("moe_router_topk")?;
         let active = active.or(if read.known("moe_router_topk").is_none() { Some(2) } else { None });
         read.count("moe_router_topk", active)?;
         let shared = given.count("moe_shared_expert_intermediate_size")?.filter(|it| *it > 0);
         read.count("moe_shared_expert_intermediate_size", shared)?;
-        // A list of Bridge's has a word for each layer; of a shell's variable nothing is known.
-        let first = given.word("moe_layer_freq")?;
-        let often = given.words("moe_layer_freq").join(", ");
-        if first.is_some() && often != "1" {
-            read.take(format!("--moe-layer-freq {often}"), "experts in every layer");
-        }
-    } else if let Some(width) =
-        stated.or(if read.known("ffn_hidden_size").is_none() { Some(usual) } else { None })
-    {
-        read.set("ffn_hidden_size", integer(width))?;
+        frequency::read(read, given)?;
+    }
+    // Where every layer has experts, nothing is as wide as feed-forward parts without them.
+    if !has || read.keys.contains_key("moe_layer_freq") {
+        let known = read.known("ffn_hidden_size").is_some();
+        read.count("ffn_hidden_size", stated.or(if known { None } else { Some(usual) }))?;
     }
     load::read(read, given)?;
     Ok(has)

@@ -58,9 +58,7 @@ pub(super) fn model(read: &mut Read, text: &str) -> Result<(), ReadError> {
     let ties = matches!(kind, "gemma" | "gemma2" | "gemma3" | "gemma3_text" | "gpt2" | "starcoder2");
     let tied = config.0.get("tie_word_embeddings").and_then(Value::as_bool).unwrap_or(ties);
     read.set("untie_embeddings_and_output_weights", !tied)?;
-    let wide = config.count(&["intermediate_size", "n_inner"]).unwrap_or(4 * hidden);
-    let width = experts(read, config, wide)?;
-    read.set("ffn_hidden_size", integer(width))?;
+    experts(read, config, config.count(&["intermediate_size", "n_inner"]).unwrap_or(4 * hidden), layers)?;
     attention(read, config, [hidden, heads])?;
     if let Some(window) = config.count(&["sliding_window"])
         && config.0.get("use_sliding_window") != Some(&Value::Bool(false))
@@ -89,25 +87,41 @@ impl Config<'_> {
             ReadError::Model(format!("the model's configuration lacks `{}`, a whole number", names[0]))
         })
     }
+
+    /// Whether each layer has experts, where the model has some: of Qwen every so manieth that is not listed, of
+    /// DeepSeek and those after it every so manieth after the first few.
+    ///
+    /// Source: transformers, `modeling_qwen3_moe.py` and `modeling_deepseek_v3.py`.
+    fn layers_with_experts(&self, layers: u64) -> Vec<bool> {
+        let first = self.count(&["first_k_dense_replace"]).unwrap_or(0);
+        let every = |name| self.count(&[name]).unwrap_or(1).max(1);
+        let (often, sparse) = (every("moe_layer_freq"), every("decoder_sparse_step"));
+        let listed = self.0.get("mlp_only_layers").and_then(Value::as_array);
+        let is_listed = |it: u64| listed.is_some_and(|all| all.contains(&Value::from(it)));
+        let has = |it: u64| {
+            it >= first && it.is_multiple_of(often) && (it + 1).is_multiple_of(sparse) && !is_listed(it)
+        };
+        (0..layers).map(has).collect()
+    }
 }
 
-/// Sets the keys of experts; how wide the feed-forward part is, of one expert if there are some.
-fn experts(read: &mut Read, config: &Config<'_>, wide: u64) -> Result<u64, ReadError> {
+/// Sets how wide feed-forward parts are, and the keys of experts.
+fn experts(read: &mut Read, config: &Config<'_>, wide: u64, layers: u64) -> Result<(), ReadError> {
     let experts =
         config.count(&["n_routed_experts", "num_local_experts", "num_experts"]).filter(|it| *it > 1);
-    let mut width = wide;
-    if let Some(experts) = experts {
-        width = config.count(&["moe_intermediate_size"]).unwrap_or(wide);
-        read.set("num_experts", integer(experts))?;
-        read.set("moe_router_topk", integer(config.needed(&["num_experts_per_tok", "experts_per_token"])?))?;
-        let shared = config.count(&["n_shared_experts"]).map(|it| it * width);
-        let shared = config.count(&["shared_expert_intermediate_size"]).or(shared).filter(|it| *it > 0);
-        read.count("moe_shared_expert_intermediate_size", shared)?;
-        if let Some(dense) = config.count(&["first_k_dense_replace"]).filter(|it| *it > 0) {
-            read.take(format!("first_k_dense_replace {dense}"), "layers with experts, like the others");
-        }
-    }
-    Ok(width)
+    let with = config.layers_with_experts(layers);
+    let Some(experts) = experts.filter(|_| with.contains(&true)) else {
+        return read.set("ffn_hidden_size", integer(wide));
+    };
+    let width = config.count(&["moe_intermediate_size"]).unwrap_or(wide);
+    read.set("num_experts", integer(experts))?;
+    read.set("moe_ffn_hidden_size", integer(width))?;
+    read.set("moe_router_topk", integer(config.needed(&["num_experts_per_tok", "experts_per_token"])?))?;
+    let shared = config.count(&["n_shared_experts"]).map(|it| it * width);
+    let shared = config.count(&["shared_expert_intermediate_size"]).or(shared).filter(|it| *it > 0);
+    read.count("moe_shared_expert_intermediate_size", shared)?;
+    read.experts_in(&with)?;
+    if with.contains(&false) { read.set("ffn_hidden_size", integer(wide)) } else { Ok(()) }
 }
 
 /// Sets the keys of the heads of attention.

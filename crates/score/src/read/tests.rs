@@ -271,3 +271,45 @@ fn bridge_is_megatron_by_other_names() {
     assert_eq!(read.strange, ["odd: 1"]);
     assert_eq!(read.harmless, ["optimizer.lr: 1"]);
 }
+
+/// DeepSeek V3 by its `config.json`, and as a script of Megatron-LM writes it: one setup, and none that says otherwise.
+#[test]
+fn layers_without_experts_are_read() {
+    let model = r#"{"model_type":"deepseek_v3","vocab_size":1024,"hidden_size":64,"intermediate_size":96,
+        "moe_intermediate_size":32,"n_routed_experts":8,"num_experts_per_tok":2,"first_k_dense_replace":1,
+        "num_hidden_layers":4,"num_attention_heads":4,"tie_word_embeddings":false}"#;
+    let keys = sizes(model).unwrap().keys;
+    assert_eq!(keys["moe_layer_freq"], vec![0, 1, 1, 1].into());
+    assert_eq!((&keys["ffn_hidden_size"], &keys["moe_ffn_hidden_size"]), (&96.into(), &32.into()));
+    let script = "torchrun pretrain_gpt.py --num-layers 4 --hidden-size 64 --num-attention-heads 4 --seq-length 128 \
+                  --micro-batch-size 1 --bf16 --swiglu --untie-embeddings-and-output-weights --vocab-size 1024 \
+                  --ffn-hidden-size 96 --num-experts 8 --moe-ffn-hidden-size 32 --moe-router-topk 2";
+    let of = |more: &str, model: Option<&str>| {
+        let beside = Beside { devices: Some(4), model: model.map(str::to_owned), ..Beside::default() };
+        read(Runner::Megatron, &format!("{script} {more}"), &beside)
+    };
+    let alone = of("--moe-layer-freq '([0]+[1]*3)'", None).unwrap().keys;
+    for key in ["moe_layer_freq", "ffn_hidden_size", "moe_ffn_hidden_size"] {
+        assert_eq!(alone[key], keys[key]);
+    }
+    assert!(of("--moe-layer-freq [0,1,1,1]", Some(model)).is_ok());
+    assert!(of("", Some(model)).is_ok());
+    assert_eq!(of("--moe-layer-freq 3", None).unwrap().keys["moe_layer_freq"], vec![1, 0, 0, 1].into());
+    assert!(!of("--moe-layer-freq 1", None).unwrap().keys.contains_key("moe_layer_freq"));
+    let other = of("--moe-layer-freq 1", Some(model)).unwrap_err().to_string();
+    assert!(other.starts_with("`moe_layer_freq` is said twice"), "{other}");
+    for wrong in ["0", "[1]", "[0]*4", "x"] {
+        let refused = of(&format!("--moe-layer-freq {wrong}"), None).unwrap_err().to_string();
+        assert!(
+            refused.ends_with(
+                "expected a number from 1, or a list of a 1 or a 0 for each of the 4 layers, with a 1"
+            ),
+            "{refused}"
+        );
+    }
+    // Of Qwen every second layer but those that are listed.
+    let qwen = r#"{"model_type":"qwen3_moe","vocab_size":1024,"hidden_size":64,"intermediate_size":96,
+        "moe_intermediate_size":32,"num_experts":8,"num_experts_per_tok":2,"decoder_sparse_step":2,
+        "mlp_only_layers":[3],"num_hidden_layers":6,"num_attention_heads":4}"#;
+    assert_eq!(sizes(qwen).unwrap().keys["moe_layer_freq"], vec![0, 1, 0, 0, 0, 1].into());
+}

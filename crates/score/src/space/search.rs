@@ -6,7 +6,7 @@ use predict::config::even;
 use predict::kinds::{Answer, Kind, answer, fullest};
 use predict::pieces::Job;
 use predict::setup::Setup;
-use predict::step::{floor, layer_floor};
+use predict::step::{floor, layer_floors};
 
 use super::Space;
 use super::choice::{self, Choice, Key, choices, layouts, shapes};
@@ -83,12 +83,12 @@ impl Search<'_> {
         Ok(Some(Priced { choice, seconds: time.total().0, held: held.total(), fits }))
     }
 
-    /// What a layer takes at least for a micro-batch of such a setup.
-    fn layer_floor(&self, setup: &Setup) -> Result<Seconds, ClusterError> {
-        let mut least: Option<Seconds> = None;
+    /// What a layer of each kind takes at least for a micro-batch of such a setup.
+    fn layer_floors(&self, setup: &Setup) -> Result<[Seconds; 2], ClusterError> {
+        let mut least: Option<[Seconds; 2]> = None;
         for Kind { cluster, framework, .. } in self.kinds {
-            let time = layer_floor(&Job::new(setup, framework, cluster)?);
-            least = Some(least.map_or(time, |it| it.min(time)));
+            let [one, other] = layer_floors(&Job::new(setup, framework, cluster)?);
+            least = Some(least.map_or([one, other], |it| [it[0].min(one), it[1].min(other)]));
         }
         Ok(least.unwrap_or_default())
     }
@@ -97,7 +97,7 @@ impl Search<'_> {
     fn floors(&self, space: &Space) -> Result<Vec<(f64, Choice)>, ClusterError> {
         let mut all: Vec<(f64, Choice)> = Vec::new();
         for layout in layouts(self.base, space.cuts) {
-            let mut last: Option<(Choice, Seconds)> = None;
+            let mut last: Option<(Choice, [Seconds; 2])> = None;
             for shape in shapes(&layout, self.base, space) {
                 let setup = shape.setup(self.base);
                 if setup.check().is_err() || even(&setup).is_err() {
@@ -108,12 +108,12 @@ impl Search<'_> {
                     (it.sequence, it.tp_overlap, it.dispatch)
                         == (shape.sequence, shape.tp_overlap, shape.dispatch)
                 };
-                let layer = match &last {
-                    Some((before, layer)) if alike(before) => *layer,
-                    _ => self.layer_floor(&setup)?,
+                let layers = match &last {
+                    Some((before, layers)) if alike(before) => *layers,
+                    _ => self.layer_floors(&setup)?,
                 };
-                last = Some((shape, layer));
-                all.push((floor(&setup, layer).0, shape));
+                last = Some((shape, layers));
+                all.push((floor(&setup, layers).0, shape));
             }
         }
         // Shapes keep their order where floors are equal.
