@@ -143,11 +143,13 @@ pub fn cheapest(question: &Question<'_>, say: &Say<'_>) -> Result<Answer, Failur
     let having = known.having(question, setups.iter().map(|it| it.micro_batches).collect())?;
     setups.retain(|setup| having.contains(&setup.micro_batches));
     setups.retain(|setup| setup.groups <= forward.blocks());
-    ordered::keep(&mut setups, forward.blocks(), &|setup| schedules(question, setup))?;
+    let limits = question.pins.limits.as_ref();
+    ordered::keep(&mut setups, forward.blocks(), &|setup| schedules(question, setup), limits)?;
     if question.pins.recompute.is_none() && !known.is_selective(question)? {
         setups.retain(|setup| setup.recompute != Recompute::Selective);
     }
     let sizes = guess::Sizes::of(question, &known)?;
+    question.pins.has_experts(sizes.has_experts())?;
     let mut asked = Asked::new(question, &known, &setups);
     let mut finished = Finished::default();
     let (mut bound, mut priced) = (0.0, 0);

@@ -42,6 +42,8 @@ pub struct Model {
     pub layers_with_experts: Vec<bool>,
     /// Whether experts are chosen by sigmoids, with a bias that the choice alone has.
     pub router_bias: bool,
+    /// Whether experts have weights by a softmax over all experts, which those of a token do not sum to 1.
+    pub softmax_before_choice: bool,
     /// Whether hidden units are gated by SiLU.
     pub gated: bool,
     /// What bounds the units of experts whose gate is `x sigmoid(1.702 x)`, and whose other half has 1 added.
@@ -144,6 +146,7 @@ impl Model {
                 Op::Experts { activation, limit, active } => {
                     if let [count, units, _] = *shape(node.operands[2]) {
                         self.experts.get_or_insert(Experts { count, active: *active, units });
+                        self.softmax_before_choice |= unlike::softmax_before_choice(graph, node, count);
                     }
                     match limit {
                         Some(limit) if *activation == Unary::GeluQuick => self.bounded = Some(limit.0),

@@ -131,10 +131,13 @@ impl Target {
         self.range().is_some() && !self.is_of_megatron()
     }
 
-    /// Where it has parameters in f32, if a model computes with less: PyTorch's FSDP and autocast convert what they use
-    /// (`MixedPrecisionPolicy.param_dtype`), Megatron-LM and DeepSpeed keep what is converted.
-    pub fn masters(self) -> Masters {
+    /// Where it has parameters in f32, if a model computes with less, by the stage of ZeRO: PyTorch's FSDP and autocast
+    /// convert what they use (`MixedPrecisionPolicy.param_dtype`), Megatron-LM and DeepSpeed keep what is converted. So
+    /// does FSDP where what it has gathered stays (`reshard_after_forward=False`, ZeRO-2): a device has its part of the
+    /// parameters in f32, and all of them in what the model computes with.
+    pub fn masters(self, zero: u8) -> Masters {
         match self {
+            Self::Torchtitan | Self::Hf if matches!(zero, 1 | 2) => Masters::Beside,
             Self::Torchtitan | Self::Hf => Masters::Alone,
             Self::Dtensor
             | Self::Autoparallel
@@ -306,14 +309,16 @@ fn narrow(target: Target, scaling: Scaling) -> Option<String> {
 
 /// Has parameters in f32 where a target has them; what is said of that if it is not as planned.
 fn keeps(target: Target, strategy: &mut Strategy) -> Option<String> {
-    let (planned, there) = (strategy.masters?, target.masters());
+    let (planned, there) = (strategy.masters?, target.masters(strategy.zero));
     if planned == there || !strategy.element.is_half() {
         return None;
     }
     strategy.masters = Some(there);
     let (title, element) = (target.title(), strategy.element);
     Some(match there {
-        Masters::Beside => format!("parameters are in f32 alone: {title} keeps them in {element}, too"),
+        Masters::Beside => {
+            format!("parameters are in f32 alone: {title} keeps them in {element}, too (`--masters beside`)")
+        }
         Masters::Alone => format!(
             "parameters are kept in {element} beside f32: {title} keeps them in f32 alone, and converts what it uses \
              (`--masters alone`)"

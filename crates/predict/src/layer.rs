@@ -78,8 +78,8 @@ fn products(job: &Job<'_>) -> Passes {
     let mut shapes = match model.latent {
         None => vec![(1, [n, part(model.qkv_columns()), h])],
         Some(Latent { query_rank, rank, rotary, value }) => vec![
-            (1, [n.div_ceil(tp), query_rank + rank + rotary, h]),
-            (1, [n, part(model.heads * model.key_size()), query_rank]),
+            (1, [n.div_ceil(tp), query_rank.unwrap_or(0) + rank + rotary, h]),
+            (1, [n, part(model.heads * model.key_size()), query_rank.unwrap_or(h)]),
             (1, [n, part(model.heads * (model.head_size + value)), rank]),
         ],
     };

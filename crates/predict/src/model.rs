@@ -80,8 +80,8 @@ pub struct Dense {
 /// Source: DeepSeek-AI, "DeepSeek-V2", arXiv 2405.04434, section 2.1.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Latent {
-    /// Length of the vector that queries are made of.
-    pub query_rank: u64,
+    /// Length of the vector that queries are made of; without one they are made of a token's.
+    pub query_rank: Option<u64>,
     /// Length of the vector that keys and values are made of.
     pub rank: u64,
     /// Length of the part of a query and of a key that has the position.
@@ -134,8 +134,9 @@ impl Model {
         exact(match self.latent {
             None => self.hidden * self.qkv_columns() + out,
             Some(Latent { query_rank, rank, rotary, value }) => {
-                let down = self.hidden * (query_rank + rank + rotary);
-                let up = query_rank * self.key_size() + rank * (self.head_size + value);
+                let down = self.hidden * (query_rank.unwrap_or(0) + rank + rotary);
+                let up =
+                    query_rank.unwrap_or(self.hidden) * self.key_size() + rank * (self.head_size + value);
                 down + self.heads * up + out
             }
         })

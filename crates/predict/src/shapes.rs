@@ -43,10 +43,9 @@ fn shape(value: &Value) -> Option<(Vec<String>, Model)> {
         dense: count("dense_layers")
             .zip(count("dense"))
             .map(|(first, width)| Dense { layers: (0..first).collect(), width }),
-        latent: count("query_rank")
-            .zip(count("rank"))
+        latent: count("rank")
             .zip(count("rotary").zip(count("value")))
-            .map(|((query_rank, rank), (rotary, value))| Latent { query_rank, rank, rotary, value }),
+            .map(|(rank, (rotary, value))| Latent { query_rank: count("query_rank"), rank, rotary, value }),
         ffn_hidden: count("ffn_hidden")?,
         mlp: if gated { Mlp::Gated } else { Mlp::Plain },
         vocab: count("vocab")?,

@@ -262,7 +262,7 @@ fn experts_and_shards_are_pinned() {
         assert!(two.contains(part), "no `{part}` in: {two}");
     }
     assert!(!two.contains("expert parallel over a") && !two.contains("ZeRO"), "{two}");
-    let all = said(&["pp=1", "tp=1", "ep=4", "dp=4", "pp=2"]);
+    let all = said(&["tp=1", "ep=4", "dp=4", "pp=2"]);
     assert!(all.contains("2 groups of mesh 4") && all.contains("expert parallel over a"), "{all}");
     let nearest = said(&["pp=1", "tp=2", "ep=4", "zero=0"]);
     for part in ["1 group of mesh 2x2x2", "data x data x tensor parallel", "expert parallel over b, c"] {
@@ -349,6 +349,16 @@ fn decisions_that_cannot_be() {
     for pins in [&["schedule=gpipe"][..], &["schedule=1f1b", "chunks=2"], &["schedule=zb-h1", "pp=1"]] {
         says(&pinned(pins), &["no schedule has what is pinned", "`--stages N --schedule NAME`"]);
     }
+    let there = |pin| with(1, "4", &["--for", "megatron", "--pin", pin]);
+    says(
+        &there("schedule=zb-h1"),
+        &["no schedule has what is pinned: Megatron-LM has ", "1f1b", "plan without"],
+    );
+    // What is said twice, and of what the model has not.
+    says(&pinned(&["tp=2", "tp=4"]), &["`--pin tp=2` and `--pin tp=4` say tp twice"]);
+    says(&pinned(&["zero=1", "zero=1"]), &["say zero twice"]);
+    says(&pinned(&["ep=2"]), &["`--pin ep=2`: the model has no experts to share"]);
+    says(&there("ep=2"), &["`--pin ep=2`: the model has no experts to share"]);
     // Meshes of groups, and cuts, that do not go together.
     let both = ["stages=2,2", "tp=2"];
     says(

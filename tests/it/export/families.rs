@@ -46,6 +46,8 @@ fn lost_is(model: &str, lost: &[String], expected: &[&str]) {
     for words in expected {
         assert!(lost.iter().any(|it| it.contains(words)), "{model}: no `{words}` in {lost:?}");
     }
+    // Little is as fast whole: with less than ZeRO-3 what PyTorch gathers stays there.
+    let expected = [expected, &["parameters are in f32 alone: "]].concat();
     let besides: Vec<&String> =
         lost.iter().filter(|it| !expected.iter().any(|words| it.contains(words))).collect();
     assert!(besides.is_empty(), "{model}: {besides:?}");
@@ -69,6 +71,25 @@ fn what_megatron_insists_on_is_told() {
         }
         assert!(!script.contains("--add-qkv-bias") || arguments.contains(&"--add-qkv-bias\n"), "{script}");
         assert!(lost.is_empty(), "{model}: {lost:?}");
+    }
+}
+
+/// Of a softmax over all experts the weights of a token's experts are taken as they are, or brought to 1, which is what
+/// Megatron-LM does if nothing is said; and norms of the vectors that keys and values are made of are there where queries
+/// have none.
+#[test]
+fn routers_and_norms_are_as_the_model_has_them() {
+    for (model, before, norms) in [
+        ("deepseek_v2", true, true),
+        ("qwen2_moe", true, false),
+        ("mixtral", false, false),
+        ("qwen3_moe", false, true),
+        ("gpt_oss", false, false),
+        ("deepseek_v3", false, true),
+    ] {
+        let (script, _) = told(model, &["--mesh", "4"]);
+        assert_eq!(script.contains("--moe-router-pre-softmax\n"), before, "{model}: {script}");
+        assert_eq!(script.contains("--qk-layernorm\n"), norms, "{model}: {script}");
     }
 }
 

@@ -150,6 +150,7 @@ impl Asked<'_> {
         let kinds = self.of_kind.iter().zip(&self.known);
         let sizes: Vec<Sizes<'_>> =
             kinds.map(|(question, known)| Sizes::of(question, known)).collect::<Result<_, _>>()?;
+        self.of_kind[0].pins.has_experts(sizes.iter().any(Sizes::has_experts))?;
         let mut alike: BTreeMap<(u64, String), Vec<&(usize, Setup)>> = BTreeMap::new();
         for it in listed {
             alike.entry((it.1.micro_batches, it.1.recompute.to_string())).or_default().push(it);

@@ -4,8 +4,10 @@ use files::Failure;
 use schedule::Kind;
 
 use super::Setup;
+use crate::limits::Limits;
 
-/// Keeps the setups of a model of so many blocks that one of these schedules can order.
+/// Keeps the setups of a model of so many blocks that one of these schedules can order; of a runtime it is said which it
+/// has.
 ///
 /// # Errors
 /// If that leaves none, with what one of them lacks.
@@ -13,6 +15,7 @@ pub(super) fn keep(
     setups: &mut Vec<Setup>,
     blocks: usize,
     schedules: &dyn Fn(&Setup) -> Vec<(Kind, usize)>,
+    limits: Option<&Limits>,
 ) -> Result<(), Failure> {
     let mut lacks = None;
     setups.retain(|setup| {
@@ -27,6 +30,14 @@ pub(super) fn keep(
     });
     if setups.is_empty() {
         return Err(Failure::Usage(lacks.unwrap_or_else(|| {
+            if let Some(limits) = limits.filter(|it| !it.schedules.is_empty()) {
+                let names: Vec<&str> = limits.schedules.iter().map(|it| it.name()).collect();
+                return format!(
+                    "no schedule has what is pinned: {} has {}; pin one of them, or plan without `--for`",
+                    limits.title,
+                    names.join(", ")
+                );
+            }
             "no schedule has what is pinned: `--stages auto` chooses among 1f1b, eager-1f1b and zb-h1 with one \
              stage in each of several groups, and interleaved with more; `--stages N --schedule NAME` takes any"
                 .to_owned()

@@ -1,6 +1,6 @@
 //! What is to be chosen among: groups, meshes, micro-batches, what is computed again.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
 
 use cost_models::quantity::counted;
@@ -139,6 +139,7 @@ impl Pins {
     /// The pins of arguments such as `tp=8`.
     pub fn parse(all: &[String]) -> Result<Self, Failure> {
         let mut pins = Self::default();
+        let mut known: BTreeMap<&str, &String> = BTreeMap::new();
         for pin in all {
             let wrong =
                 |expected: &str| Failure::Usage(format!("`--pin {pin}` is no decision, expected {expected}"));
@@ -149,6 +150,10 @@ impl Pins {
             let (name, value) = pin.rsplit_once('=').ok_or_else(|| wrong(forms))?;
             let number = || value.parse::<u64>().ok().filter(|&it| it > 0).ok_or_else(|| wrong("a number"));
             let place = || number().and_then(|it| usize::try_from(it).map_err(|_| wrong("a smaller number")));
+            if let (false, Some(before)) = (value.contains('['), known.insert(name, pin)) {
+                let message = format!("`--pin {before}` and `--pin {pin}` say {name} twice: leave one out");
+                return Err(Failure::Usage(message));
+            }
             match name {
                 "" => return Err(wrong(forms)),
                 _ if value.contains('[') => {
@@ -219,6 +224,21 @@ impl Pins {
                 wrong(format!("`--pin cut=..` says {cut:?}, expected blocks that ascend from 0"))
             }
             _ => Ok(()),
+        }
+    }
+
+    /// Refuses devices that share experts where the model has none.
+    ///
+    /// # Errors
+    /// If that is pinned.
+    pub fn has_experts(&self, there: bool) -> Result<(), Failure> {
+        match self.experts.filter(|it| *it > 1 && !there) {
+            Some(experts) => {
+                let message =
+                    format!("`--pin ep={experts}`: the model has no experts to share: leave it out");
+                Err(Failure::Usage(message))
+            }
+            None => Ok(()),
         }
     }
 

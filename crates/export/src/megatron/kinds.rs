@@ -112,6 +112,9 @@ fn experts(strategy: &Strategy, model: &Model) -> Vec<One> {
     if model.shared_gate {
         all.push(said("--moe-shared-expert-gate", vec![of_model("moe_shared_expert_gate", true)]));
     }
+    if model.softmax_before_choice {
+        all.push(said("--moe-router-pre-softmax", vec![of_model("moe_router_pre_softmax", true)]));
+    }
     if model.router_bias {
         all.push(said(
             "--moe-router-score-function sigmoid --moe-router-enable-expert-bias",

@@ -29,7 +29,8 @@ pub(super) fn look_at(model: &mut Model, stages: &[&Plan]) {
     model.tied = !all.iter().any(|it| is_head(&it.0, model));
     model.latent = latent(model, &ends);
     let norm = ends(".q_norm.weight").or(ends(".q_layernorm.weight"));
-    model.query_norms = norm.or(ends(".q_a_layernorm.weight")).is_some();
+    let latent = [".q_a_layernorm.weight", ".kv_a_layernorm.weight"].iter().find_map(|it| ends(it));
+    model.query_norms = norm.or(latent).is_some();
     if norm.zip(model.heads).is_some_and(|(numbers, [.., size])| numbers > size) {
         model.traits.insert(Trait::NormsOverHeads);
     }

@@ -45,6 +45,31 @@ fn unlike(model: &Model, graph: &Graph, node: &Node) -> Option<Trait> {
     }
 }
 
+/// Whether weights of experts come from a softmax over all of so many experts without being divided by anything, such as
+/// by what those of a token sum to.
+pub(super) fn softmax_before_choice(graph: &Graph, experts: &Node, count: u64) -> bool {
+    let (mut all, mut divided) = (false, false);
+    let mut known: BTreeSet<ValueId> = BTreeSet::new();
+    let mut left = vec![experts.operands[1]];
+    while let Some(value) = left.pop() {
+        let Source::Result { node, .. } = graph.value(value).source else { continue };
+        let node = graph.node(node);
+        match &node.op {
+            _ if !known.insert(value) => {}
+            Op::Softmax { dim } => {
+                all |= graph.type_of(value).shape.get(*dim) == Some(&count);
+            }
+            // Scores of experts, and what they are chosen by instead.
+            Op::Contract(_) | Op::Unary(Unary::Sigmoid) => {}
+            op => {
+                divided |= matches!(op, Op::Binary(Binary::Div));
+                left.extend(&node.operands);
+            }
+        }
+    }
+    all && !divided
+}
+
 /// Whether the first units of a model do not wait for its first attention.
 fn beside(graph: &Graph) -> bool {
     let forward = |id: &NodeId| graph.node(*id).phase == Phase::Forward;

@@ -64,7 +64,7 @@ fn heads_are_padded_and_long_ones_are_not_fused() {
 fn latent_attention_has_long_keys_and_short_values() {
     let mut setup = gpt(2, 4096, 32, 4096);
     setup.attention = Attention::Fused;
-    let latent = crate::model::Latent { query_rank: 1536, rank: 512, rotary: 64, value: 128 };
+    let latent = crate::model::Latent { query_rank: Some(1536), rank: 512, rotary: 64, value: 128 };
     let cluster = Cluster::new(machine_of("A100-SXM4-80GB").unwrap(), &Links::default(), "a test").unwrap();
     let framework = Framework::shipped("megatron-core").unwrap();
     let time = |setup: &Setup| core(&Job::new(setup, &framework, &cluster).unwrap())[0].0;

@@ -70,14 +70,14 @@ pub const KEYS: [Key; 55] = [
     key(
         "q_lora_rank",
         "elements",
-        "no latent attention",
-        "length of the vector that queries are made of; `kv_channels` is then the part of a head without a position",
+        "queries are made of a token's vector",
+        "length of the vector that queries are made of, where attention is latent",
     ),
     key(
         "kv_lora_rank",
         "elements",
         "no latent attention",
-        "length of the vector that keys and values are made of",
+        "length of the vector that keys and values are made of; `kv_channels` is then the part of a head without a position",
     ),
     key(
         "qk_pos_emb_head_dim",

@@ -60,21 +60,20 @@ fn dense(fields: &Fields, layers: u64, width: u64) -> Result<Option<Dense>, Conf
     Ok((!without.is_empty()).then_some(Dense { layers: without, width }))
 }
 
-/// Latent attention: all of its keys, or none.
+/// Latent attention: all of its keys but that of queries, or none.
 fn latent(fields: &Fields) -> Result<Option<Latent>, ConfigError> {
-    let keys = ["q_lora_rank", "kv_lora_rank", "qk_pos_emb_head_dim", "v_head_dim"];
-    let mut sizes = Vec::new();
-    for key in keys {
-        sizes.push(fields.positive(key)?);
+    let query_rank = fields.positive("q_lora_rank")?;
+    let keys = ["kv_lora_rank", "qk_pos_emb_head_dim", "v_head_dim"];
+    let mut sizes = [None; 3];
+    for (key, size) in keys.into_iter().zip(&mut sizes) {
+        *size = fields.positive(key)?;
     }
-    if sizes.iter().all(Option::is_none) {
-        return Ok(None);
-    }
-    let missing = keys.iter().zip(&sizes).find(|(_, size)| size.is_none());
-    match sizes[..] {
-        [Some(query_rank), Some(rank), Some(rotary), Some(value)] => {
-            Ok(Some(Latent { query_rank, rank, rotary, value }))
+    match sizes {
+        [Some(rank), Some(rotary), Some(value)] => Ok(Some(Latent { query_rank, rank, rotary, value })),
+        [None, None, None] if query_rank.is_none() => Ok(None),
+        _ => {
+            let missing = keys.iter().zip(&sizes).find(|(_, size)| size.is_none());
+            Err(ConfigError::Missing(missing.map_or(keys[0], |(key, _)| *key)))
         }
-        _ => Err(ConfigError::Missing(missing.map_or(keys[0], |(key, _)| *key))),
     }
 }

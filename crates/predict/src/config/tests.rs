@@ -288,3 +288,34 @@ fn layers_that_are_no_list_of_all_are_refused() {
     let refused = read(&narrow).unwrap_err().to_string();
     assert!(refused.starts_with("`ffn_hidden_size` is 18433, expected a multiple of"), "{refused}");
 }
+
+/// Source: DeepSeek-AI, arXiv 2405.04434, appendix B: 15.7 billion parameters, of which 2.4 billion are active.
+#[test]
+fn queries_may_be_made_of_tokens_where_attention_is_latent() {
+    let lite = "\
+machine = \"h100-80g\"
+num_layers = 27
+hidden_size = 2048
+num_attention_heads = 16
+kv_lora_rank = 512
+qk_pos_emb_head_dim = 64
+v_head_dim = 128
+kv_channels = 128
+ffn_hidden_size = 10944
+moe_ffn_hidden_size = 1408
+moe_shared_expert_intermediate_size = 2816
+num_experts = 64
+moe_router_topk = 6
+swiglu = true
+vocab_size = 102400
+seq_length = 4096
+world_size = 8
+global_batch_size = 64
+";
+    let first = [vec!["0"], vec!["1"; 26]].concat().join(", ");
+    let model = read(&format!("{lite}moe_layer_freq = [{first}]\n")).unwrap().setup.model;
+    assert_eq!(model.latent.unwrap().query_rank, None);
+    assert!((model.parameters() / 1e9 - 15.7).abs() < 0.05, "{}", model.parameters());
+    let active = model.forward_flops(1.0)[0].products.0 / 2.0 + model.embedding_parameters();
+    assert!((active / 1e9 - 2.45).abs() < 0.05, "{active}");
+}

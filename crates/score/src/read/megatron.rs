@@ -151,11 +151,6 @@ fn attention(read: &mut Read, given: &mut Given, runner: Runner) -> Result<(), R
             let stated = stated.or(if read.known(key).is_none() { otherwise } else { None });
             read.count(key, stated)?;
         }
-        if read.known("q_lora_rank").is_none() {
-            let hidden = read.known("hidden_size").unwrap_or(1);
-            read.take("no --q-lora-rank", "queries made of a vector as long as a token's");
-            read.set("q_lora_rank", integer(hidden))?;
-        }
         return Ok(());
     }
     let channels = given.positive("kv_channels")?;

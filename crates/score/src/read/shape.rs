@@ -128,11 +128,7 @@ fn experts(read: &mut Read, config: &Config<'_>, wide: u64, layers: u64) -> Resu
 fn attention(read: &mut Read, config: &Config<'_>, [hidden, heads]: [u64; 2]) -> Result<(), ReadError> {
     if let Some(rank) = config.count(&["kv_lora_rank"]) {
         read.set("kv_lora_rank", integer(rank))?;
-        let query = config.count(&["q_lora_rank"]);
-        if query.is_none() {
-            read.take("no q_lora_rank", "queries made of a vector as long as a token's");
-        }
-        read.set("q_lora_rank", integer(query.unwrap_or(hidden)))?;
+        read.count("q_lora_rank", config.count(&["q_lora_rank"]))?;
         read.set("kv_channels", integer(config.needed(&["qk_nope_head_dim"])?))?;
         read.set("qk_pos_emb_head_dim", integer(config.needed(&["qk_rope_head_dim"])?))?;
         read.set("v_head_dim", integer(config.needed(&["v_head_dim"])?))?;

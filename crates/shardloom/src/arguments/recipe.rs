@@ -183,8 +183,14 @@ impl RecipeArguments {
             None if matches!(self.precision, PrecisionName::Fp32 | PrecisionName::Bf16Stochastic) => {
                 Masters::Beside
             }
-            None => runtime.map_or_else(Masters::default, export::Target::masters),
+            // What runs it shards parameters, where nothing is said.
+            None => runtime.map_or_else(Masters::default, |it| it.masters(3)),
         }
+    }
+
+    /// Where parameters are in f32 in a setup of what runs it, with this stage of ZeRO, if nobody says where.
+    pub(crate) fn masters_there(&self, runtime: Option<export::Target>, zero: u8) -> Option<Masters> {
+        runtime.filter(|_| self.masters.is_none()).map(|it| it.masters(zero))
     }
 
     /// The graph of a configuration that this is planned with, for what runs it.

@@ -330,7 +330,8 @@ pub(super) fn answer(
         let micro_batches = strategy.micro_batches;
         progress.say(format!("planning {}", strategy.in_words()));
         let graph = imported(micro_batches)?;
-        let (header, recipe) = (header(micro_batches), Recipe { micro_batches, ..recipe.clone() });
+        let masters = strategy.masters.unwrap_or(recipe.masters);
+        let (header, recipe) = (header(micro_batches), Recipe { micro_batches, masters, ..recipe.clone() });
         let (file, graph, header, recipe) = (file, &graph, &header, &recipe);
         let job = pinned::Job { file, graph, header, recipe, memory, cluster, exact: false };
         pinned::answer(&job, (strategy, &pins.operations), &|words| progress.say(words))

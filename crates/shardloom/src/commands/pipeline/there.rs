@@ -1,7 +1,7 @@
 //! Plans for a framework: by its own figures, which differ from the prices of our programs.
 
 use ::export::{Job, Strategy};
-use ::plan::Recompute;
+use ::plan::{Masters, Recompute};
 use ::schedule::Kind;
 use ::score::space::{Best, Choice};
 use ::score::told::Expected;
@@ -88,7 +88,10 @@ impl Asked<'_> {
             None => None,
         };
         let mut led = match first.and_then(|answer| self.expected(&answer)) {
-            Some((told, expected)) => self.led((&told, &expected), (&|_| true, true))?,
+            Some((told, expected)) => {
+                self.pins.has_experts(expected.setup.model.experts.is_some())?;
+                self.led((&told, &expected), (&|_| true, true))?
+            }
             None => None,
         };
         if let Some((led, true)) = led {
@@ -154,7 +157,7 @@ impl Asked<'_> {
             if !takes_less(seconds) {
                 break;
             }
-            let answer = (self.pinned)(&strategy);
+            let answer = self.planned(&strategy);
             let is_too_large = answer.as_ref().is_err_and(does_not_fit);
             if let Some(why) = answer.as_ref().err().filter(|_| is_too_large) {
                 let held = predict::memory::words(held);
@@ -192,6 +195,24 @@ impl Asked<'_> {
         Ok(best.map(|it| (it, false)))
     }
 
+    /// The plan of a setup, with parameters in f32 where the framework has them for what is made of it: a plan may have
+    /// less of ZeRO than its setup allows.
+    fn planned(&self, strategy: &Strategy) -> Result<Answer, Failure> {
+        let answer = (self.pinned)(strategy)?;
+        let there = self.expected(&answer).and_then(|(told, _)| self.masters(told.zero));
+        match (strategy.masters, there) {
+            (Some(planned), Some(there)) if planned != there => {
+                (self.pinned)(&Strategy { masters: Some(there), ..strategy.clone() })
+            }
+            _ => Ok(answer),
+        }
+    }
+
+    /// Where parameters are in f32 there with this stage of ZeRO, if nobody says where.
+    fn masters(&self, zero: u8) -> Option<Masters> {
+        self.arguments.recipe.masters_there(self.arguments.runtime, zero)
+    }
+
     /// What is fastest of the setups that a framework runs, by its figures, but for some, and that hold no more than so
     /// much (bytes); nothing where none is allowed. A cluster on which none fits is refused.
     fn fastest(
@@ -203,6 +224,7 @@ impl Asked<'_> {
             let own = stated::strategy(&it.setup(&expected.setup), self.cluster).ok()?;
             // Setups say nothing of this.
             let Strategy { prefix, element, scaling, masters, optimizer, clip, .. } = told.clone();
+            let masters = masters.map(|it| self.masters(own.zero).unwrap_or(it));
             Some(Strategy { prefix, element, scaling, masters, optimizer, clip, ..own })
         };
         let pinned = |it: &Choice| keep(&self.pins, it, expected);
