@@ -206,8 +206,9 @@ struct Walk {
     longest: [f64; LANES],
     /// A wait that is too short to begin an operation in that could be kept (seconds).
     short: f64,
-    /// How many that come before each are not issued.
+    /// How many that come before each are not issued; of these those that cannot be issued with it.
     left: Vec<usize>,
+    apart: Vec<usize>,
     issued: Vec<bool>,
     /// When each that is issued is over (seconds).
     over: Vec<f64>,
@@ -244,11 +245,13 @@ impl Walk {
         let keeps = sum(BESIDE) < LITTLE * sum(COMPUTED);
         let short = if keeps { SHORT * longest[WAITED] } else { 0.0 };
         let left: Vec<usize> = depends.before.iter().map(Vec::len).collect();
+        let unknown = |before: &Vec<usize>| before.iter().filter(|&&it| !depends.known[it]).count();
+        let apart: Vec<usize> = depends.before.iter().map(unknown).collect();
         let needed = needed::needed(&depends, &exchanges);
         let leads = needed::leads(&depends, &needed, |it| lanes[it] == WAITED);
         let beside = needed::beside(&leads, &seconds, |it| (lanes[it] == WAITED, lanes[it] == COMPUTED));
         let mut ready: [BTreeSet<(usize, usize)>; LANES] = Default::default();
-        (0..count).filter(|&it| exchanges[it] && left[it] == 0 && !depends.stays[it]).for_each(|it| {
+        (0..count).filter(|&it| exchanges[it] && apart[it] == 0 && !depends.stays[it]).for_each(|it| {
             ready[lanes[it]].insert((needed[it], it));
         });
         Self {
@@ -273,6 +276,7 @@ impl Walk {
             longest,
             short,
             left,
+            apart,
             ready,
         }
     }
@@ -283,6 +287,10 @@ impl Walk {
             self.waited();
             let chosen = Some(self.chosen(first)).filter(|&it| it == first || self.open(it)).unwrap_or(first);
             self.fill(chosen);
+            // What an exchange reads was issued with it.
+            if self.issued[chosen] || self.issued[first] {
+                continue;
+            }
             if !self.try_issue(chosen) && (chosen == first || !self.try_issue(first)) {
                 self.force(first);
             }
@@ -351,7 +359,7 @@ impl Walk {
         let end = self.seconds.len();
         while let Some(exchange) = self.exchange(WAITED, None) {
             let is_late = self.needed[exchange] < end || self.clock[WAITED] <= self.clock[0];
-            if !is_late || !self.try_issue(exchange) {
+            if !is_late || !self.prepare(exchange) || !self.try_issue(exchange) {
                 return;
             }
         }
@@ -403,14 +411,23 @@ impl Walk {
         let end = self.start(operation) + self.seconds[operation];
         while self.clock[BESIDE] < end {
             let early = self.exchange(BESIDE, Some(operation));
-            if early.is_some_and(|it| self.try_issue_kept(it)) {
+            if early.is_some_and(|it| self.prepare(it) && self.try_issue_kept(it)) {
                 continue;
             }
             let Some(exchange) = self.exchange(BESIDE, None) else { return };
-            if !self.try_issue(exchange) {
+            if !self.prepare(exchange) || !self.try_issue(exchange) {
                 return;
             }
         }
+    }
+
+    /// Issues what comes before an instruction and is computed of what is at rest, as far as no more is held then than
+    /// may be: whether all of it is.
+    fn prepare(&mut self, instruction: usize) -> bool {
+        let before = self.depends.before[instruction].clone();
+        let mut known =
+            before.into_iter().filter(|&it| self.depends.known[it]).collect::<Vec<_>>().into_iter();
+        known.all(|it| self.issued[it] || self.prepare(it) && self.try_issue(it))
     }
 
     /// Issues an exchange that is waited for, with those that come before it.
@@ -424,7 +441,7 @@ impl Walk {
         for before in self.depends.before[exchange].clone() {
             self.exchange_for(before);
         }
-        if self.left[exchange] == 0 {
+        if self.prepare(exchange) && self.left[exchange] == 0 {
             self.issue(exchange);
         }
     }

@@ -1,7 +1,8 @@
 //! A training run as somebody states it: a model, a batch, degrees of parallelism, and what is
 //! recomputed, with Megatron's words.
 
-use std::borrow::Cow;
+mod dense; // layers without experts among others with some
+
 use std::fmt;
 
 use ::schedule::Kind;
@@ -283,58 +284,6 @@ impl Setup {
         let until: u64 = self.stages.iter().take(stage + 1).sum();
         let first = self.model.layers.saturating_sub(self.model.further);
         until.saturating_sub(first).min(self.stages.get(stage).copied().unwrap_or(0))
-    }
-
-    /// The same setup with all layers as those are that have no experts, where others have some.
-    #[must_use]
-    pub fn as_dense(&self) -> Option<Self> {
-        let model = self.model.as_dense()?;
-        // Nobody shares experts, or exchanges tokens.
-        Some(Self { model, ep: 1, etp: self.tp, ..self.clone() })
-    }
-
-    /// How many of a stage's layers are dense, where others have experts. Where it has several parts they lie as far
-    /// apart as the parts of all stages make them, each with an equal share of the stage's layers.
-    #[must_use]
-    pub fn dense(&self, stage: usize) -> u64 {
-        let Some(dense) = &self.model.dense else { return 0 };
-        let part = |layers: u64, part: u64| {
-            let until = |parts: u64| (layers * parts).div_ceil(self.vpp);
-            until(part + 1) - until(part)
-        };
-        let (mut first, mut count) = (0, 0);
-        for turn in 0..self.vpp {
-            for (number, layers) in self.stages.iter().enumerate() {
-                let next = first + part(*layers, turn);
-                if number == stage {
-                    count += dense.layers.iter().filter(|it| (first..next).contains(*it)).count();
-                }
-                first = next;
-            }
-        }
-        u64::try_from(count).unwrap_or(u64::MAX)
-    }
-
-    /// How many layers of each kind a stage has, each with the setup in which all are of this kind.
-    #[must_use]
-    pub fn kinds(&self, stage: usize) -> Vec<(f64, Cow<'_, Self>)> {
-        let (all, dense) = (self.stages[stage], self.dense(stage));
-        let rest = (all - dense.min(all), Cow::Borrowed(self));
-        let dense = self.as_dense().map(|it| (dense, Cow::Owned(it)));
-        let there = [Some(rest), dense].into_iter().flatten().filter(|it| it.0 > 0);
-        there.map(|(count, setup)| (exact(count), setup)).collect()
-    }
-
-    /// Parameters of a rank of a stage where data parallelism splits nothing: outside experts, and of experts.
-    #[must_use]
-    pub fn parameters_of_rank(&self, stage: usize) -> [f64; 2] {
-        let model = &self.model;
-        let tables = exact(self.tables(stage)) * model.embedding_parameters();
-        let joining = exact(self.further(stage)) * model.joining_parameters();
-        let layers = self.kinds(stage);
-        let sum = |of: fn(&Model) -> f64| layers.iter().map(|it| it.0 * of(&it.1.model)).sum::<f64>();
-        let others = sum(Model::layer_parameters) + joining + tables;
-        [others / exact(self.tp), sum(Model::experts_parameters) / exact(self.ep * self.etp)]
     }
 
     /// How often a stage passes through the head: for the next token in the last one, and for each further token where

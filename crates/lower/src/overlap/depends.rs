@@ -7,7 +7,7 @@ use planner_ir::NodeId;
 
 use crate::action::{Action, Origin};
 use crate::program::Program;
-use crate::storage::StorageId;
+use crate::storage::{Kind, Region, StorageId};
 
 /// For each instruction of a stretch those of it that come before it and after it, directly.
 pub(super) struct Depends {
@@ -16,6 +16,9 @@ pub(super) struct Depends {
     /// Whether it stays behind all that it is behind: what is done in time steps, and what crosses between
     /// stages.
     pub(super) stays: Vec<bool>,
+    /// Whether it is computed of nothing but what is at rest, such as a weight that is converted: it can be as early as
+    /// what reads it asks for.
+    pub(super) known: Vec<bool>,
 }
 
 /// Who used a storage last.
@@ -34,6 +37,7 @@ impl Depends {
         let mut uses: BTreeMap<StorageId, Uses> = BTreeMap::new();
         let mut before: Vec<Vec<usize>> = Vec::with_capacity(instructions.len());
         let mut stays = Vec::with_capacity(instructions.len());
+        let mut known: Vec<bool> = Vec::with_capacity(instructions.len());
         let mut stayed: Option<usize> = None;
         for (index, instruction) in instructions.iter().enumerate() {
             let lowest = |buffer| program.lowest(program.buffer(buffer).storage);
@@ -56,6 +60,24 @@ impl Depends {
             if stay {
                 needed.extend(stayed.replace(index));
             }
+            let is = |all: &BTreeSet<StorageId>, region| {
+                all.iter().all(|it| program.storages[it.0].kind.region() == region)
+            };
+            let at_rest = |it: &StorageId| {
+                let kind = program.storages[it.0].kind;
+                kind.region() == Region::Resident && kind != Kind::Input
+            };
+            let made = |it: &StorageId| {
+                uses.get(it).and_then(|it| it.write).is_some_and(|it| known.get(it) == Some(&true))
+            };
+            let computes = matches!(instruction.action, Action::Compute(_) | Action::Copy(_));
+            known.push(
+                computes
+                    && !stay
+                    && is(&writes, Region::Step)
+                    && reads.iter().all(|it| at_rest(it) || made(it))
+                    && needed.iter().all(|&it| it == index || known.get(it) == Some(&true)),
+            );
             for storage in writes {
                 uses.insert(storage, Uses { write: Some(index), reads: Vec::new() });
             }
@@ -69,7 +91,7 @@ impl Depends {
         for (index, needed) in before.iter().enumerate() {
             needed.iter().for_each(|&it| after[it].push(index));
         }
-        Self { before, after, stays }
+        Self { before, after, stays, known }
     }
 }
 

@@ -72,7 +72,9 @@ impl Walk {
         self.ready[lane].remove(&(self.needed[instruction], instruction));
         for &after in &self.depends.after[instruction] {
             self.left[after] -= 1;
-            if self.left[after] == 0 && self.exchanges(after) && !self.depends.stays[after] {
+            self.apart[after] -= usize::from(!self.depends.known[instruction]);
+            let is_issued = self.issued[after];
+            if self.apart[after] == 0 && !is_issued && self.exchanges(after) && !self.depends.stays[after] {
                 self.ready[self.lanes[after]].insert((self.needed[after], after));
             }
         }

@@ -65,11 +65,11 @@ fn first_exchange(depends: &Depends, exchanges: &[bool], operation: usize) -> us
     after.min().unwrap_or(exchanges.len())
 }
 
-/// Which exchanges nothing that is computed in the stretch comes before.
+/// Which exchanges nothing that is computed in the stretch comes before, but of what is at rest.
 fn ahead(depends: &Depends, exchanges: &[bool]) -> Vec<bool> {
     let mut ahead = vec![false; exchanges.len()];
     for it in (0..exchanges.len()).filter(|&it| exchanges[it]) {
-        ahead[it] = depends.before[it].iter().all(|&before| ahead[before]);
+        ahead[it] = depends.before[it].iter().all(|&before| ahead[before] || depends.known[before]);
     }
     ahead
 }

@@ -165,7 +165,8 @@ impl RecipeArguments {
                 PrecisionName::Nvfp4 => Precision::Nvfp4,
                 PrecisionName::File => Precision::File,
             },
-            masters: self.masters(runtime),
+            // What runs it shards parameters, where nothing is said.
+            masters: self.masters(runtime, 3),
             micro_batches: self.microbatches,
             clip: self.clip,
             no_decay: NoDecay { names, vectors: !vectors.is_empty() },
@@ -174,8 +175,8 @@ impl RecipeArguments {
         }))
     }
 
-    /// Where parameters are in f32.
-    fn masters(&self, runtime: Option<export::Target>) -> Masters {
+    /// Where parameters are in f32, if what runs it has this stage of ZeRO.
+    pub(crate) fn masters(&self, runtime: Option<export::Target>, zero: u8) -> Masters {
         match self.masters {
             Some(MastersName::Beside) => Masters::Beside,
             Some(MastersName::Alone) => Masters::Alone,
@@ -183,14 +184,8 @@ impl RecipeArguments {
             None if matches!(self.precision, PrecisionName::Fp32 | PrecisionName::Bf16Stochastic) => {
                 Masters::Beside
             }
-            // What runs it shards parameters, where nothing is said.
-            None => runtime.map_or_else(Masters::default, |it| it.masters(3)),
+            None => runtime.map_or_else(Masters::default, |it| it.masters(zero)),
         }
-    }
-
-    /// Where parameters are in f32 in a setup of what runs it, with this stage of ZeRO, if nobody says where.
-    pub(crate) fn masters_there(&self, runtime: Option<export::Target>, zero: u8) -> Option<Masters> {
-        runtime.filter(|_| self.masters.is_none()).map(|it| it.masters(zero))
     }
 
     /// The graph of a configuration that this is planned with, for what runs it.

@@ -199,7 +199,7 @@ impl Asked<'_> {
     /// less of ZeRO than its setup allows.
     fn planned(&self, strategy: &Strategy) -> Result<Answer, Failure> {
         let answer = (self.pinned)(strategy)?;
-        let there = self.expected(&answer).and_then(|(told, _)| self.masters(told.zero));
+        let there = self.expected(&answer).map(|(told, _)| self.masters(told.zero));
         match (strategy.masters, there) {
             (Some(planned), Some(there)) if planned != there => {
                 (self.pinned)(&Strategy { masters: Some(there), ..strategy.clone() })
@@ -208,9 +208,9 @@ impl Asked<'_> {
         }
     }
 
-    /// Where parameters are in f32 there with this stage of ZeRO, if nobody says where.
-    fn masters(&self, zero: u8) -> Option<Masters> {
-        self.arguments.recipe.masters_there(self.arguments.runtime, zero)
+    /// Where parameters are in f32 there with this stage of ZeRO.
+    fn masters(&self, zero: u8) -> Masters {
+        self.arguments.recipe.masters(self.arguments.runtime, zero)
     }
 
     /// What is fastest of the setups that a framework runs, by its figures, but for some, and that hold no more than so
@@ -224,7 +224,7 @@ impl Asked<'_> {
             let own = stated::strategy(&it.setup(&expected.setup), self.cluster).ok()?;
             // Setups say nothing of this.
             let Strategy { prefix, element, scaling, masters, optimizer, clip, .. } = told.clone();
-            let masters = masters.map(|it| self.masters(own.zero).unwrap_or(it));
+            let masters = masters.map(|_| self.masters(own.zero));
             Some(Strategy { prefix, element, scaling, masters, optimizer, clip, ..own })
         };
         let pinned = |it: &Choice| keep(&self.pins, it, expected);

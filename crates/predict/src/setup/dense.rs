@@ -1,0 +1,69 @@
+//! Layers without experts among layers with some: how many a stage has, and what stages have of each kind.
+
+use std::borrow::Cow;
+
+use cost_models::units::exact;
+
+use super::Setup;
+use crate::model::Model;
+
+impl Setup {
+    /// The same setup with all layers as those are that have no experts, where others have some.
+    #[must_use]
+    pub fn as_dense(&self) -> Option<Self> {
+        let model = self.model.as_dense()?;
+        // Nobody shares experts, or exchanges tokens.
+        Some(Self { model, ep: 1, etp: self.tp, ..self.clone() })
+    }
+
+    /// How many of a stage's layers are dense, where others have experts. Where it has several parts they lie as far
+    /// apart as the parts of all stages make them, each with an equal share of the stage's layers.
+    #[must_use]
+    pub fn dense(&self, stage: usize) -> u64 {
+        let Some((dense, last)) = self.model.dense.as_ref().and_then(|it| Some((it, it.layers.last()?)))
+        else {
+            return 0;
+        };
+        let part = |layers: u64, part: u64| {
+            let until = |parts: u64| (layers * parts).div_ceil(self.vpp);
+            until(part + 1) - until(part)
+        };
+        let (mut first, mut count) = (0, 0);
+        for turn in 0..self.vpp {
+            for (number, layers) in self.stages.iter().enumerate() {
+                let next = first + part(*layers, turn);
+                if number == stage {
+                    count += dense.layers.iter().filter(|it| (first..next).contains(*it)).count();
+                }
+                first = next;
+                if first > *last {
+                    return u64::try_from(count).unwrap_or(u64::MAX);
+                }
+            }
+        }
+        u64::try_from(count).unwrap_or(u64::MAX)
+    }
+
+    /// How many layers of each kind a stage has, each with the setup in which all are of this kind.
+    #[must_use]
+    pub fn kinds(&self, stage: usize) -> Vec<(f64, Cow<'_, Self>)> {
+        let (all, dense) = (self.stages[stage], self.dense(stage));
+        let rest = (all - dense.min(all), Cow::Borrowed(self));
+        let without = if dense > 0 { self.as_dense() } else { None };
+        let dense = without.map(|it| (dense, Cow::Owned(it)));
+        let there = [Some(rest), dense].into_iter().flatten().filter(|it| it.0 > 0);
+        there.map(|(count, setup)| (exact(count), setup)).collect()
+    }
+
+    /// Parameters of a rank of a stage where data parallelism splits nothing: outside experts, and of experts.
+    #[must_use]
+    pub fn parameters_of_rank(&self, stage: usize) -> [f64; 2] {
+        let model = &self.model;
+        let tables = exact(self.tables(stage)) * model.embedding_parameters();
+        let joining = exact(self.further(stage)) * model.joining_parameters();
+        let layers = self.kinds(stage);
+        let sum = |of: fn(&Model) -> f64| layers.iter().map(|it| it.0 * of(&it.1.model)).sum::<f64>();
+        let others = sum(Model::layer_parameters) + joining + tables;
+        [others / exact(self.tp), sum(Model::experts_parameters) / exact(self.ep * self.etp)]
+    }
+}
