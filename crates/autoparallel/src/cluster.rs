@@ -143,8 +143,7 @@ pub fn cheapest(question: &Question<'_>, say: &Say<'_>) -> Result<Answer, Failur
     let having = known.having(question, setups.iter().map(|it| it.micro_batches).collect())?;
     setups.retain(|setup| having.contains(&setup.micro_batches));
     setups.retain(|setup| setup.groups <= forward.blocks());
-    let limits = question.pins.limits.as_ref();
-    ordered::keep(&mut setups, forward.blocks(), &|setup| schedules(question, setup), limits)?;
+    ordered::keep(&mut setups, forward.blocks(), &|setup| schedules(question, setup), question.pins)?;
     if question.pins.recompute.is_none() && !known.is_selective(question)? {
         setups.retain(|setup| setup.recompute != Recompute::Selective);
     }

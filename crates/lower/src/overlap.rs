@@ -285,6 +285,9 @@ impl Walk {
     fn run(&mut self) {
         while let Some(first) = self.first(false) {
             self.waited();
+            if self.issued[first] {
+                continue;
+            }
             let chosen = Some(self.chosen(first)).filter(|&it| it == first || self.open(it)).unwrap_or(first);
             self.fill(chosen);
             // What an exchange reads was issued with it.

@@ -263,7 +263,7 @@ pub fn even(setup: &Setup) -> Result<(), ConfigError> {
         ("num_attention_heads", heads, TENSOR, *tp),
         ("num_attention_heads", heads, GROUPS, groups),
         sharing,
-        (if model.experts.is_some() { "moe_ffn_hidden_size" } else { WIDTH }, model.ffn_hidden, TENSOR, *tp),
+        (if model.dense.is_some() { OF_EXPERT } else { WIDTH }, model.ffn_hidden, TENSOR, *tp),
         (WIDTH, model.dense.as_ref().map_or(0, |it| it.width), TENSOR, *tp),
         ("seq_length", model.seq, "context_parallel_size", *cp),
         ("seq_length", model.seq / cp, "sequence_parallel over tensor_model_parallel_size", sequence),
@@ -280,6 +280,8 @@ pub fn even(setup: &Setup) -> Result<(), ConfigError> {
 
 /// How wide a feed-forward part is.
 const WIDTH: &str = "ffn_hidden_size";
+/// How wide an expert is.
+const OF_EXPERT: &str = "moe_ffn_hidden_size";
 /// What heads of queries share keys and values.
 const GROUPS: &str = "num_query_groups";
 
@@ -296,7 +298,7 @@ fn alone(fields: &Fields, setup: &Setup) -> Result<(), ConfigError> {
                 "moe_token_dispatcher_type",
                 "moe_shared_expert_intermediate_size",
                 "moe_load_imbalance",
-                "moe_ffn_hidden_size",
+                OF_EXPERT,
                 "moe_layer_freq",
             ];
             let only = only.into_iter().chain(more);
@@ -309,6 +311,13 @@ fn alone(fields: &Fields, setup: &Setup) -> Result<(), ConfigError> {
         }
         Some(it) if it.top_k > it.count => {
             Err(fields.wrong("moe_router_topk", format!("at most `num_experts`, {}", it.count)))
+        }
+        Some(_)
+            if setup.model.dense.is_none()
+                && [WIDTH, OF_EXPERT].iter().all(|it| fields.table.contains_key(*it)) =>
+        {
+            let expected = format!("nothing where every layer has experts, which are `{OF_EXPERT}` wide");
+            Err(fields.wrong(WIDTH, expected))
         }
         Some(_) if setup.tp > 1 && !setup.seq_parallel => {
             let expected = "true where experts and tensor parallelism are, as Megatron asks for".to_owned();

@@ -110,6 +110,9 @@ pub fn sizes(model: &str) -> Result<Read, ReadError> {
     Ok(read)
 }
 
+/// Which layers have experts.
+const FREQUENCY: &str = "moe_layer_freq";
+
 impl Read {
     /// Sets a key; what says it twice must say the same.
     fn set(&mut self, key: &'static str, value: impl Into<Value>) -> Result<(), ReadError> {
@@ -140,11 +143,16 @@ impl Read {
 
     /// States whether each layer has experts, where some have.
     fn experts_in(&mut self, layers: &[bool]) -> Result<(), ReadError> {
-        let key = "moe_layer_freq";
-        if layers.contains(&false) || self.keys.contains_key(key) {
-            self.set(key, layers.iter().map(|it| i64::from(*it)).collect::<Vec<i64>>())?;
+        if layers.contains(&false) {
+            self.set(FREQUENCY, layers.iter().map(|it| i64::from(*it)).collect::<Vec<i64>>())
+        } else {
+            self.set(FREQUENCY, 1)
         }
-        Ok(())
+    }
+
+    /// Whether layers without experts are stated among others.
+    fn has_dense_layers(&self) -> bool {
+        self.keys.get(FREQUENCY).is_some_and(Value::is_array)
     }
 
     /// So many layers that predict further tokens are trained.

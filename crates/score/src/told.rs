@@ -176,7 +176,7 @@ fn sizes(model: &Model, strategy: &Strategy) -> Result<Value, String> {
     let mut config = json!({
         "model_type": match (model.gated || model.traits.contains(&Trait::GatedOtherwise), model.experts) {
             (true, None) => "llama",
-            (true, Some(_)) => "mixtral",
+            (true, Some(_)) => "qwen3_moe",
             (false, _) => "gpt_neox",
         },
         "hidden_size": known("hidden size", model.hidden)?,
@@ -192,9 +192,19 @@ fn sizes(model: &Model, strategy: &Strategy) -> Result<Value, String> {
         config["num_nextn_predict_layers"] = json!(strategy.further);
     }
     if let Some(experts) = model.experts {
-        config["num_local_experts"] = json!(experts.count);
+        config["num_experts"] = json!(experts.count);
         config["num_experts_per_tok"] = json!(experts.active);
         config["moe_intermediate_size"] = json!(experts.units);
+        config["shared_expert_intermediate_size"] = json!(model.shared.unwrap_or(0));
+        let without = model.layers_with_experts.iter().enumerate().filter(|it| !it.1);
+        config["mlp_only_layers"] = json!(without.map(|it| it.0).collect::<Vec<usize>>());
+    }
+    if let Some(latent) = &model.latent {
+        config["q_lora_rank"] = json!(latent.query_rank);
+        config["kv_lora_rank"] = json!(latent.rank);
+        config["qk_nope_head_dim"] = json!(latent.plain);
+        config["qk_rope_head_dim"] = json!(latent.rotated);
+        config["v_head_dim"] = json!(latent.value);
     }
     Ok(config)
 }

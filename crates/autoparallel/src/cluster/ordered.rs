@@ -3,8 +3,11 @@
 use files::Failure;
 use schedule::Kind;
 
-use super::Setup;
+use super::{Pins, Setup};
 use crate::limits::Limits;
+
+/// What `--stages auto` chooses among.
+const TRIED: [Kind; 4] = [Kind::OneForwardOneBackward, Kind::Eager, Kind::ZeroBubbleH1, Kind::Interleaved];
 
 /// Keeps the setups of a model of so many blocks that one of these schedules can order; of a runtime it is said which it
 /// has.
@@ -15,7 +18,7 @@ pub(super) fn keep(
     setups: &mut Vec<Setup>,
     blocks: usize,
     schedules: &dyn Fn(&Setup) -> Vec<(Kind, usize)>,
-    limits: Option<&Limits>,
+    pins: &Pins,
 ) -> Result<(), Failure> {
     let mut lacks = None;
     setups.retain(|setup| {
@@ -30,8 +33,10 @@ pub(super) fn keep(
     });
     if setups.is_empty() {
         return Err(Failure::Usage(lacks.unwrap_or_else(|| {
-            if let Some(limits) = limits.filter(|it| !it.schedules.is_empty()) {
-                let names: Vec<&str> = limits.schedules.iter().map(|it| it.name()).collect();
+            let has = |limits: &&Limits| pins.schedule.is_some_and(|it| !limits.schedules.contains(&it));
+            if let Some(limits) = pins.limits.as_ref().filter(has) {
+                let tried = TRIED.iter().filter(|it| limits.schedules.contains(it));
+                let names: Vec<&str> = tried.map(|it| it.name()).collect();
                 return format!(
                     "no schedule has what is pinned: {} has {}; pin one of them, or plan without `--for`",
                     limits.title,

@@ -186,6 +186,51 @@ fn gathers_go_ahead_within_what_is_held() {
     );
 }
 
+/// What is made of a weight before it is gathered is issued with the gather: that is as early as of a weight at rest, where
+/// there is room.
+#[test]
+fn conversions_go_ahead_with_gathers() {
+    let mesh = Mesh::of_sizes(&[2]);
+    let mut sketch = Sketch::new(&mesh);
+    let rows = sketch.axis(0);
+    let mut x = sketch.input("x", f32(&[8, 16]), vec![vec![rows], vec![]]);
+    // The first product waits for nothing.
+    let whole = sketch.weight("v", f32(&[16, 16]), vec![vec![], vec![]]);
+    let by_rows = split(&sketch, 3, &[(0, 0)]);
+    x = sketch.node(product(), &[x, whole], by_rows)[0];
+    for layer in 0..4 {
+        let rows = sketch.axis(0);
+        let weight = sketch.weight(&format!("w{layer}"), f32(&[16, 16]), vec![vec![rows], vec![]]);
+        let by_rows = split(&sketch, 2, &[(0, 0)]);
+        let converted = sketch.node(Op::Unary(Unary::Neg), &[weight], by_rows)[0];
+        let by_rows = split(&sketch, 3, &[(0, 0)]);
+        x = sketch.node(product(), &[x, converted], by_rows)[0];
+    }
+    let rows = sketch.axis(0);
+    sketch.output("y", x, vec![vec![rows], vec![]], &mut |_, _, _, _| None);
+    let mut converts = true;
+    let conversion_or_product = || {
+        converts = !converts;
+        if converts { 0.1 } else { 4.0 }
+    };
+    let plan = priced(&sketch.plan, conversion_or_product, || 2.0);
+    let shown = |program: &Program| {
+        let letter = |action: &Action| match action {
+            Action::Collective(_) => "g",
+            Action::Compute(it) if matches!(*it.op, Op::Unary(_)) => "c",
+            _ => "p",
+        };
+        program.instructions.iter().map(|it| letter(&it.action)).collect::<Vec<_>>().join("")
+    };
+    let programs = lower(&plan).unwrap();
+    verify(&programs).unwrap();
+    let held = programs[0].resident + programs[0].arena;
+    let ahead = lower(&roomy(plan, held + 2048)).unwrap();
+    verify(&ahead).unwrap();
+    assert_eq!([&programs[0], &ahead[0]].map(shown), ["cgpcpgpcgpcgp", "cgcgpcgpcgppp"]);
+    assert_eq!(shown(&ahead[0]), shown(&ahead[1]));
+}
+
 /// What computing waits for has a stream of its own, and is not behind what runs beside computing; and what waits
 /// for it goes before what waits longer.
 #[test]

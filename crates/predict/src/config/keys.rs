@@ -90,7 +90,7 @@ pub const KEYS: [Key; 55] = [
         "ffn_hidden_size",
         "elements",
         "4 hidden_size",
-        "width of the feed-forward part of layers without experts",
+        "width of the feed-forward part of layers without experts, and of experts where `moe_ffn_hidden_size` is left out",
     ),
     key(
         "swiglu",

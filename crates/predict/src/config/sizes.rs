@@ -1,8 +1,11 @@
 //! What is stated, with the sizes of a model that is named.
 
-use toml::Table;
+use toml::{Table, Value};
 
 use super::{Config, ConfigError, not_toml, of};
+
+/// More layers than any model has.
+const MOST_LAYERS: usize = 10_000;
 
 /// The key that names the file of a model.
 pub(super) const MODEL: &str = "model_config";
@@ -20,7 +23,16 @@ pub fn read(text: &str, sizes: &Sizes<'_>) -> Result<Config, ConfigError> {
             found: found.clone(),
             expected: "the name of a file".to_owned(),
         })?;
-        for (key, size) in sizes(name).map_err(|why| ConfigError::Model(found, why))? {
+        let mut sizes = sizes(name).map_err(|why| ConfigError::Model(found, why))?;
+        // Of fewer layers the first, of more the last again.
+        let layers =
+            table.get("num_layers").and_then(Value::as_integer).and_then(|it| usize::try_from(it).ok());
+        if let (Some(layers), Some(Value::Array(with))) = (layers, sizes.get_mut("moe_layer_freq"))
+            && let Some(last) = with.last().cloned()
+        {
+            with.resize(layers.min(MOST_LAYERS), last);
+        }
+        for (key, size) in sizes {
             table.entry(key).or_insert(size);
         }
     }

@@ -268,7 +268,22 @@ fn layers_without_experts_are_as_wide_as_stated() {
     let every = read(&frequency("2")).unwrap().setup;
     assert_eq!(every.model.dense_layers(), 30);
     assert_eq!(every.model.dense.unwrap().layers[..3], [1, 3, 5]);
-    assert_eq!(read(&frequency("1")).unwrap().setup, read(DEEPSEEK).unwrap().setup);
+    // Nothing is as wide as stated, where all have.
+    for all in [&frequency("1"), DEEPSEEK] {
+        let refused = read(all).unwrap_err().to_string();
+        assert!(refused.starts_with("`ffn_hidden_size` is 18432, expected nothing where every"), "{refused}");
+        let without = all.replace("\nffn_hidden_size = 18432", "");
+        assert_eq!(read(&without).unwrap().setup.model.dense, None);
+    }
+    // Of a file of a model with more layers the first are taken, of one with fewer the last again.
+    let sizes = |_: &str| Ok("num_layers = 4\nmoe_layer_freq = [0, 1, 1, 1]".parse().unwrap());
+    for layers in [2, 61] {
+        let text =
+            DEEPSEEK.replace("num_layers = 61", &format!("num_layers = {layers}\nmodel_config = \"m\""));
+        let text = text.replace("pipeline_model_parallel_size = 4", "pipeline_model_parallel_size = 1");
+        let model = super::read(&text, &sizes).unwrap().setup.model;
+        assert_eq!((model.layers, model.dense.unwrap().layers), (layers, vec![0]));
+    }
 }
 
 #[test]

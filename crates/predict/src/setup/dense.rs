@@ -33,7 +33,8 @@ impl Setup {
             for (number, layers) in self.stages.iter().enumerate() {
                 let next = first + part(*layers, turn);
                 if number == stage {
-                    count += dense.layers.iter().filter(|it| (first..next).contains(*it)).count();
+                    let until = |end: u64| dense.layers.partition_point(|it| *it < end);
+                    count += until(next) - until(first);
                 }
                 first = next;
                 if first > *last {

@@ -202,7 +202,7 @@ fn feed_forward(read: &mut Read, given: &mut Given, hidden: u64, gated: bool) ->
         frequency::read(read, given)?;
     }
     // Where every layer has experts, nothing is as wide as feed-forward parts without them.
-    if !has || read.keys.contains_key("moe_layer_freq") {
+    if !has || read.has_dense_layers() {
         let known = read.known("ffn_hidden_size").is_some();
         read.count("ffn_hidden_size", stated.or(if known { None } else { Some(usual) }))?;
     }

@@ -58,7 +58,8 @@ pub(super) fn model(read: &mut Read, text: &str) -> Result<(), ReadError> {
     let ties = matches!(kind, "gemma" | "gemma2" | "gemma3" | "gemma3_text" | "gpt2" | "starcoder2");
     let tied = config.0.get("tie_word_embeddings").and_then(Value::as_bool).unwrap_or(ties);
     read.set("untie_embeddings_and_output_weights", !tied)?;
-    experts(read, config, config.count(&["intermediate_size", "n_inner"]).unwrap_or(4 * hidden), layers)?;
+    let wide = config.count(&["intermediate_size", "n_inner"]).unwrap_or(4 * hidden);
+    experts(read, config, (wide, layers, kind))?;
     attention(read, config, [hidden, heads])?;
     if let Some(window) = config.count(&["sliding_window"])
         && config.0.get("use_sliding_window") != Some(&Value::Bool(false))
@@ -91,28 +92,56 @@ impl Config<'_> {
     /// Whether each layer has experts, where the model has some: of Qwen every so manieth that is not listed, of
     /// DeepSeek and those after it every so manieth after the first few.
     ///
-    /// Source: transformers, `modeling_qwen3_moe.py` and `modeling_deepseek_v3.py`.
-    fn layers_with_experts(&self, layers: u64) -> Vec<bool> {
-        let first = self.count(&["first_k_dense_replace"]).unwrap_or(0);
-        let every = |name| self.count(&[name]).unwrap_or(1).max(1);
-        let (often, sparse) = (every("moe_layer_freq"), every("decoder_sparse_step"));
-        let listed = self.0.get("mlp_only_layers").and_then(Value::as_array);
-        let is_listed = |it: u64| listed.is_some_and(|all| all.contains(&Value::from(it)));
-        let has = |it: u64| {
-            it >= first && it.is_multiple_of(often) && (it + 1).is_multiple_of(sparse) && !is_listed(it)
+    /// Source: transformers, `modeling_qwen3_moe.py` and `modeling_deepseek_v3.py`, and the defaults of their
+    /// configurations.
+    fn layers_with_experts(&self, kind: &str, layers: u64) -> Result<Vec<bool>, ReadError> {
+        let number = |name: &str, otherwise: u64| match self.0.get(name) {
+            None | Some(Value::Null) => Ok(otherwise),
+            Some(value) => value.as_u64().ok_or_else(|| Self::is_not(name, value, "a whole number")),
         };
-        (0..layers).map(has).collect()
+        let first = match kind {
+            "deepseek_v3" | "kimi_k2" => number("first_k_dense_replace", 3)?,
+            "glm4_moe" => number("first_k_dense_replace", 1)?,
+            "deepseek_v2" => number("first_k_dense_replace", 0)?,
+            _ => 0,
+        };
+        let (often, sparse) = match kind {
+            "qwen2_moe" | "qwen3_moe" => (1, number("decoder_sparse_step", 1)?),
+            "deepseek_v2" | "deepseek_v3" | "kimi_k2" => (number("moe_layer_freq", 1)?, 1),
+            _ => (1, 1),
+        };
+        let listed =
+            match self.0.get("mlp_only_layers").filter(|it| !it.is_null() && kind.starts_with("qwen")) {
+                None => Vec::new(),
+                Some(value) => {
+                    let all: Option<Vec<u64>> =
+                        value.as_array().and_then(|it| it.iter().map(Value::as_u64).collect());
+                    all.ok_or_else(|| Self::is_not("mlp_only_layers", value, "a list of layers"))?
+                }
+            };
+        let every = |it: u64, step: u64| it.is_multiple_of(step.max(1));
+        let has = |it: u64| it >= first && every(it, often) && every(it + 1, sparse) && !listed.contains(&it);
+        Ok((0..layers).map(has).collect())
+    }
+
+    fn is_not(name: &str, value: &Value, expected: &str) -> ReadError {
+        ReadError::Model(format!("the model's configuration has `{name}` {value}, expected {expected}"))
     }
 }
 
 /// Sets how wide feed-forward parts are, and the keys of experts.
-fn experts(read: &mut Read, config: &Config<'_>, wide: u64, layers: u64) -> Result<(), ReadError> {
+fn experts(
+    read: &mut Read,
+    config: &Config<'_>,
+    (wide, layers, kind): (u64, u64, &str),
+) -> Result<(), ReadError> {
     let experts =
         config.count(&["n_routed_experts", "num_local_experts", "num_experts"]).filter(|it| *it > 1);
-    let with = config.layers_with_experts(layers);
-    let Some(experts) = experts.filter(|_| with.contains(&true)) else {
+    let Some(experts) = experts else { return read.set("ffn_hidden_size", integer(wide)) };
+    let with = config.layers_with_experts(kind, layers)?;
+    if !with.contains(&true) {
         return read.set("ffn_hidden_size", integer(wide));
-    };
+    }
     let width = config.count(&["moe_intermediate_size"]).unwrap_or(wide);
     read.set("num_experts", integer(experts))?;
     read.set("moe_ffn_hidden_size", integer(width))?;

@@ -295,7 +295,15 @@ fn layers_without_experts_are_read() {
     assert!(of("--moe-layer-freq [0,1,1,1]", Some(model)).is_ok());
     assert!(of("", Some(model)).is_ok());
     assert_eq!(of("--moe-layer-freq 3", None).unwrap().keys["moe_layer_freq"], vec![1, 0, 0, 1].into());
-    assert!(!of("--moe-layer-freq 1", None).unwrap().keys.contains_key("moe_layer_freq"));
+    assert_eq!(of("--moe-layer-freq 1", None).unwrap().keys["moe_layer_freq"], 1.into());
+    let sparse = model.replace("\"first_k_dense_replace\":1", "\"first_k_dense_replace\":0");
+    let other = of("--moe-layer-freq [0,1,1,1]", Some(&sparse)).unwrap_err().to_string();
+    assert!(other.starts_with("`moe_layer_freq` is said twice: 1, and "), "{other}");
+    // DeepSeek V3 has three if nothing is said; what is no number is refused.
+    let usual = sizes(&model.replace("\"first_k_dense_replace\":1,", "")).unwrap().keys;
+    assert_eq!(usual["moe_layer_freq"], vec![0, 0, 0, 1].into());
+    let wrong = sizes(&model.replace("replace\":1", "replace\":\"1\"")).unwrap_err().to_string();
+    assert!(wrong.contains("`first_k_dense_replace` \"1\", expected a whole number"), "{wrong}");
     let other = of("--moe-layer-freq 1", Some(model)).unwrap_err().to_string();
     assert!(other.starts_with("`moe_layer_freq` is said twice"), "{other}");
     for wrong in ["0", "[1]", "[0]*4", "x"] {

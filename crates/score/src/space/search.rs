@@ -103,11 +103,10 @@ impl Search<'_> {
                 if setup.check().is_err() || even(&setup).is_err() {
                     continue;
                 }
-                // Orders and parts do not change what a layer takes.
-                let alike = |it: &Choice| {
-                    (it.sequence, it.tp_overlap, it.dispatch)
-                        == (shape.sequence, shape.tp_overlap, shape.dispatch)
-                };
+                // Parts do not change what a layer takes, nor orders that do not split the backward part.
+                let of_layer =
+                    |it: &Choice| (it.sequence, it.tp_overlap, it.dispatch, it.schedule.splits_backward());
+                let alike = |it: &Choice| of_layer(it) == of_layer(&shape);
                 let layers = match &last {
                     Some((before, layers)) if alike(before) => *layers,
                     _ => self.layer_floors(&setup)?,

@@ -15,7 +15,6 @@ const DEEPEST: usize = 20;
 /// Source: Megatron-LM, `megatron/training/arguments.py`, `moe_freq_type`, and
 /// `megatron/core/models/gpt/gpt_layer_specs.py`, `get_gpt_decoder_block_spec`.
 pub(super) fn read(read: &mut Read, given: &mut Given) -> Result<(), ReadError> {
-    // Of a shell's variable nothing is known.
     if given.word(NAME)?.is_none() {
         return Ok(());
     }
@@ -33,7 +32,7 @@ pub(super) fn read(read: &mut Read, given: &mut Given) -> Result<(), ReadError> 
     };
     let all = match (text.trim().parse::<usize>(), layers) {
         (Ok(every), Some(layers)) if every > 0 => (0..layers).map(|it| it % every == 0).collect(),
-        (Ok(1), None) => return Ok(()),
+        (Ok(1), None) => vec![true],
         (Ok(_), _) => return Err(expected()),
         (Err(_), layers) => {
             let list = List { left: text.as_bytes(), inside: 0 }.whole().ok_or_else(expected)?;
@@ -78,6 +77,9 @@ impl List<'_> {
         let mut all = self.product()?;
         while self.takes(b'+') {
             all.extend(self.product()?);
+            if all.len() > MOST {
+                return None;
+            }
         }
         Some(all)
     }

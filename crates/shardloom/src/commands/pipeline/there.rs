@@ -202,7 +202,9 @@ impl Asked<'_> {
         let there = self.expected(&answer).map(|(told, _)| self.masters(told.zero));
         match (strategy.masters, there) {
             (Some(planned), Some(there)) if planned != there => {
-                (self.pinned)(&Strategy { masters: Some(there), ..strategy.clone() })
+                let again =
+                    unless_refused((self.pinned)(&Strategy { masters: Some(there), ..strategy.clone() }))?;
+                Ok(again.unwrap_or(answer))
             }
             _ => Ok(answer),
         }
