@@ -428,9 +428,9 @@ impl Walk {
     /// may be: whether all of it is.
     fn prepare(&mut self, instruction: usize) -> bool {
         let before = self.depends.before[instruction].clone();
-        let mut known =
-            before.into_iter().filter(|&it| self.depends.known[it]).collect::<Vec<_>>().into_iter();
-        known.all(|it| self.issued[it] || self.prepare(it) && self.try_issue(it))
+        before
+            .into_iter()
+            .all(|it| !self.depends.known[it] || self.issued[it] || self.prepare(it) && self.try_issue(it))
     }
 
     /// Issues an exchange that is waited for, with those that come before it.

@@ -60,23 +60,16 @@ impl Depends {
             if stay {
                 needed.extend(stayed.replace(index));
             }
-            let is = |all: &BTreeSet<StorageId>, region| {
-                all.iter().all(|it| program.storages[it.0].kind.region() == region)
-            };
-            let at_rest = |it: &StorageId| {
-                let kind = program.storages[it.0].kind;
-                kind.region() == Region::Resident && kind != Kind::Input
-            };
-            let made = |it: &StorageId| {
-                uses.get(it).and_then(|it| it.write).is_some_and(|it| known.get(it) == Some(&true))
-            };
-            let computes = matches!(instruction.action, Action::Compute(_) | Action::Copy(_));
+            // What is read is at rest, or made here of what is.
+            let kind = |it: &StorageId| program.storages[it.0].kind;
+            let rests = |it: &StorageId| kind(it).region() == Region::Resident && kind(it) != Kind::Input;
+            let made = |it: &StorageId| uses.get(it).is_some_and(|it| it.write.is_some());
             known.push(
-                computes
+                matches!(instruction.action, Action::Compute(_) | Action::Copy(_))
                     && !stay
-                    && is(&writes, Region::Step)
-                    && reads.iter().all(|it| at_rest(it) || made(it))
-                    && needed.iter().all(|&it| it == index || known.get(it) == Some(&true)),
+                    && writes.iter().all(|it| kind(it).region() == Region::Step)
+                    && reads.iter().all(|it| rests(it) || made(it))
+                    && needed.iter().all(|&it| known[it]),
             );
             for storage in writes {
                 uses.insert(storage, Uses { write: Some(index), reads: Vec::new() });

@@ -73,8 +73,11 @@ impl Walk {
         for &after in &self.depends.after[instruction] {
             self.left[after] -= 1;
             self.apart[after] -= usize::from(!self.depends.known[instruction]);
-            let is_issued = self.issued[after];
-            if self.apart[after] == 0 && !is_issued && self.exchanges(after) && !self.depends.stays[after] {
+            if self.apart[after] == 0
+                && !self.issued[after]
+                && self.exchanges(after)
+                && !self.depends.stays[after]
+            {
                 self.ready[self.lanes[after]].insert((self.needed[after], after));
             }
         }

@@ -40,7 +40,7 @@ pub(super) fn model(fields: &Fields) -> Result<Model, ConfigError> {
 fn dense(fields: &Fields, layers: u64, width: u64) -> Result<Option<Dense>, ConfigError> {
     const KEY: &str = "moe_layer_freq";
     let expected =
-        || format!("every so manieth layer, or a list of a 1 (experts) or 0 for each of {layers}, with a 1");
+        || format!("n for every n-th layer, or a list of a 1 (experts) or 0 for each of {layers}, with a 1");
     let has: Box<dyn Fn(u64) -> bool> = match fields.table.get(KEY) {
         None => return Ok(None),
         Some(Value::Array(_)) => {

@@ -89,8 +89,8 @@ impl Config<'_> {
         })
     }
 
-    /// Whether each layer has experts, where the model has some: of Qwen every so manieth that is not listed, of
-    /// DeepSeek and those after it every so manieth after the first few.
+    /// Whether each layer has experts, where the model has some: of Qwen every `n`-th that is not listed, of
+    /// DeepSeek and those after it every `n`-th after the first few.
     ///
     /// Source: transformers, `modeling_qwen3_moe.py` and `modeling_deepseek_v3.py`, and the defaults of their
     /// configurations.

@@ -9,7 +9,7 @@ const MOST: usize = 10_000;
 /// More parentheses within one another than anybody writes.
 const DEEPEST: usize = 20;
 
-/// Reads `--moe-layer-freq`: a number, so that every so manieth layer has experts, from the first; or as Python writes
+/// Reads `--moe-layer-freq`: `n`, so that every `n`-th layer has experts, from the first; or as Python writes
 /// lists, with a 1 for each layer that has some and a 0 for each other: `([0]*3+[1]*58)`.
 ///
 /// Source: Megatron-LM, `megatron/training/arguments.py`, `moe_freq_type`, and
