@@ -141,14 +141,14 @@ impl<'a> Question<'a> {
         let capacity = self.target.capacity;
         let mut whole = self.keeping_all();
         let mut wanted = u64::MAX;
-        if let Some(plan) = &mut whole {
+        if let Some(plan) = whole.as_mut().filter(|_| capacity < UNBOUNDED) {
             // How far exchanges go ahead depends on what memory there is.
             plan.capacity = capacity;
             let least = self.holds()(plan).map_err(PlanError::Memory)?;
             wanted = search::wanted(plan, self.target.live, least);
         }
         match whole {
-            Some(plan) if wanted <= capacity => Ok(self.or_spelled(plan)),
+            Some(plan) if wanted <= capacity || capacity >= UNBOUNDED => Ok(self.or_spelled(plan)),
             whole => self.chosen(self.variants(whole.as_ref()).as_ref()),
         }
     }

@@ -89,6 +89,11 @@ impl<'a> Question<'a> {
         &self.cluster.kinds()[self.kind]
     }
 
+    /// Whether the same is computed again of all blocks: frameworks have it so, or it is pinned.
+    fn again_alike(&self) -> bool {
+        self.pins.recompute.is_some() || self.pins.limits.is_some()
+    }
+
     /// What a device of it can hold (bytes).
     fn capacity(&self) -> u64 {
         self.memory.unwrap_or(self.machine().usable_memory().0)

@@ -3,6 +3,7 @@
 mod plans; // plans of stages, as few as serve
 mod placed; // on which nodes groups of devices lie
 mod pinned; // what is fixed of the operations of which blocks
+mod kept; // what blocks keep for gradients
 mod held_back; // schedules that hold less, where memory ends
 mod phase; // in which phase what crosses is made
 mod prices; // what a pipeline takes
@@ -27,9 +28,11 @@ use search::{Fixed, Live, Rules, Trail};
 use train::{Stages, Step};
 
 use crate::parameters;
+use crate::prepared::Prepared;
 use crate::target::Target;
 
 use held_back::orders;
+use kept::{Again, Cutting, Derived};
 pub use held_back::{TooMuch, kind, too_much};
 pub use mispriced::mispriced;
 pub use placed::{Place, places};
@@ -62,6 +65,8 @@ pub struct Wanted<'a> {
     pub fixed: &'a [Fixed],
     /// What the axes of all meshes are for, where only plans of a kind are looked at.
     pub rules: Option<&'a Rules>,
+    /// Whether the same is computed again of all blocks, as frameworks have it, where that is to be chosen.
+    pub alike: bool,
 }
 
 /// The meshes of groups of devices, in the order of their ranks.
@@ -127,7 +132,11 @@ impl Forward {
 
     /// The same, where this is computed again of each block.
     pub fn again(&self, recompute: &Recompute) -> Self {
-        let recompute = vec![recompute.clone(); self.blocks()];
+        self.again_each(vec![recompute.clone(); self.blocks()])
+    }
+
+    /// The same, where this is computed again of each block, in order.
+    fn again_each(&self, recompute: Vec<Recompute>) -> Self {
         Self { blocks: self.blocks.clone(), recipe: Recipe { recompute, ..self.recipe.clone() } }
     }
 
@@ -224,7 +233,8 @@ pub fn staged(
     }
 }
 
-/// The cheapest pipeline whose stages start at these blocks.
+/// The cheapest pipeline whose stages start at these blocks. Where it is not said what is computed again of blocks, each
+/// keeps what it may; where the same is of all blocks, or nothing is found so, as little again as fits.
 fn of_cut(
     forward: &Forward,
     file: &plan::ModelFile,
@@ -233,24 +243,37 @@ fn of_cut(
     say: &Say<'_>,
 ) -> Result<Pipeline, Failure> {
     let groups = places(wanted.cluster, wanted.meshes)?.len();
-    let given = forward.recipe.recompute.len() == forward.blocks();
-    let all = [Recompute::Nothing, Recompute::Selective, Recompute::Full].map(Some);
-    let offered = if given { &[None][..] } else { &all[..] };
+    let alike = [Recompute::Nothing, Recompute::Selective, Recompute::Full].map(Again::Alike);
+    let all = match forward.recipe.recompute.len() == forward.blocks() {
+        true => vec![Again::Given],
+        false if wanted.alike => alike.to_vec(),
+        false => [Again::Each].into_iter().chain(alike[1..].iter().cloned()).collect(),
+    };
     let mut refused = None;
-    for again in offered {
-        let (step, recipe) = forward.step(again.as_ref())?;
-        let stages = train::stages(&step, &first);
-        let stages = stages.map_err(|error| Failure::Usage(error.to_string()))?;
+    for again in all {
+        let step = Cutting::of(forward, &first, &again)?;
+        let mut best: Option<Pipeline> = None;
         for order in orders(&wanted.order) {
-            let schedule = ordered(&order, wanted, groups, recipe.micro_batches)?;
-            match made(&stages, (file, &recipe), wanted, (&first, schedule), say) {
+            let schedule = ordered(&order, wanted, groups, step.recipe.micro_batches)?;
+            match made(&step, file, wanted, (&first, schedule), say) {
                 Ok(pipeline) => {
                     plan::check_pipeline(&pipeline).map_err(|error| Failure::internal("plan", error))?;
-                    return Ok(pipeline);
+                    let is_faster = best.as_ref().is_none_or(|best| pipeline.seconds() < best.seconds());
+                    // An order that holds less may have room for what is kept.
+                    let keeps = !step.chooses() || pipeline.recipe.recompute.iter().all(|it| *it == Recompute::Nothing);
+                    if is_faster {
+                        best = Some(pipeline);
+                    }
+                    if keeps {
+                        break;
+                    }
                 }
                 Err(failure @ Failure::Internal(_)) => return Err(failure),
                 Err(failure) => refused = Some(failure),
             }
+        }
+        if let Some(best) = best {
+            return Ok(best);
         }
     }
     Err(refused.unwrap_or_else(|| Failure::internal("plan", "no pipeline was tried")))
@@ -291,12 +314,13 @@ const LEAST: u64 = 200;
 /// group, come on top of what a stage's plan counts: where a group does not fit, its stages are planned
 /// again with as much less.
 fn made(
-    stages: &Stages,
-    (file, recipe): (&plan::ModelFile, &Recipe),
+    step: &Cutting<'_>,
+    file: &plan::ModelFile,
     wanted: &Wanted<'_>,
     (first, schedule): (&[usize], Schedule),
     say: &Say<'_>,
 ) -> Result<Pipeline, Failure> {
+    let stages = &step.stages;
     let places = places(wanted.cluster, wanted.meshes)?;
     let count = stages.stages.len();
     let verified = verify(schedule.clone(), count, schedule.micro_batches());
@@ -315,17 +339,21 @@ fn made(
     let alike: Vec<usize> = (0..count).map(|it| (0..it).find(|&of| same(of, it)).unwrap_or(it)).collect();
     let whole: Vec<u64> = on.iter().map(|place| wanted.capacity(place.kind)).collect();
     let mut capacities = whole.clone();
+    let prepared: BTreeMap<usize, Prepared> = (0..count)
+        .filter(|&it| alike[it] == it)
+        .map(|form| Ok((form, step.prepared(form, wanted.fixed)?)))
+        .collect::<Result<_, Failure>>()?;
     let make = |form: usize, room: Room, trail: &Mutex<Trail>| {
         let (Place { mesh, machine, .. }, Room { capacity, live }) = (on[form], room);
         let target = Target { machine, mesh, capacity, steps: wanted.steps, live, rules: wanted.rules };
-        let plan = stage((&stages.stages[form], wanted.fixed), file, &target, trail)?;
+        let plan = stage(&prepared[&form], file, &target, trail)?;
         // It may hold as much as there is, whatever it was made for, and says what it holds so by itself.
         let plan = Plan { capacity: whole[form], ..plan };
         let memory = lower::memory(&plan).map_err(|error| Failure::internal("lower", error))?;
         Ok(Plan { memory, ..plan })
     };
-    let forms: BTreeMap<usize, Box<Make<'_>>> = alike
-        .iter()
+    let forms: BTreeMap<usize, Box<Make<'_>>> = prepared
+        .keys()
         .map(|&form| {
             (form, Box::new(move |room: Room, trail: &Mutex<Trail>| make(form, room, trail)) as Box<Make<'_>>)
         })
@@ -353,8 +381,9 @@ fn made(
             (Err(_), Some(_)) => break,
             (Err(error), None) => return Err(error),
         };
+        let Derived { stages: derived, recipe } = &*step.derived(plans.values(), &alike)?;
         let mut planned: Vec<Stage> = Vec::new();
-        for (number, (step, plan)) in stages.stages.iter().zip(plans.values()).enumerate() {
+        for (number, (step, plan)) in derived.stages.iter().zip(plans.values()).enumerate() {
             let (first_device, kind) = (on[number].first, on[number].kind);
             let adapters = placed::adapters(&wanted.cluster.kinds()[kind]);
             // Stages of one form have one plan, but for names.
@@ -363,7 +392,7 @@ fn made(
             planned.push(Stage { first_block: first[number], first_device, adapters, plan });
         }
         let (pipeline, least) =
-            assembled(planned, &stages.crossings, recipe, (wanted, &networks), &schedule)?;
+            assembled(planned, &derived.crossings, recipe, (wanted, &networks), &schedule)?;
         let takes = |group: usize| {
             let of_group = plans.values().zip(&live).enumerate().filter(|it| pipeline.group(it.0) == group);
             let early = of_group.map(|(_, (plan, &live))| search::early(plan, live)).max().unwrap_or(0);

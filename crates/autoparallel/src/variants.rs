@@ -100,6 +100,36 @@ pub enum Norms {
     Spelled,
 }
 
+/// Which part of a training step a program is.
+#[derive(Clone, Debug)]
+enum Of {
+    /// All of it.
+    Whole,
+    /// The stage of this number of those that start at these blocks, and the blocks that operations of it belong to,
+    /// ascending: what a choice of variants is of, one by one.
+    Stage { first: Vec<usize>, number: usize, blocks: Vec<usize> },
+}
+
+impl Of {
+    /// The step of blocks, or the part of it that is meant.
+    fn step(&self, blocks: &Blocks, recipe: &Recipe) -> Result<Step, TrainError> {
+        let step = train::step(blocks, recipe)?;
+        match self {
+            Self::Whole => Ok(step),
+            Self::Stage { first, number, .. } => Ok(train::stages(&step, first)?.stages.swap_remove(*number)),
+        }
+    }
+
+    /// Where among the chosen variants that of a block is.
+    fn place(&self, block: usize) -> usize {
+        match self {
+            Self::Whole => block,
+            // Of a block that is not there nothing is chosen.
+            Self::Stage { blocks, .. } => blocks.binary_search(&block).unwrap_or(0),
+        }
+    }
+}
+
 /// A program in which every block is of one variant, and its sections.
 pub type Cutting = (Graph, Vec<Section>);
 
@@ -110,6 +140,8 @@ pub struct Variants {
     forward: Blocks,
     /// The recipe, if it is trained.
     recipe: Option<Recipe>,
+    /// Which part of the training step the program is.
+    of: Of,
     /// What may be computed again.
     decisions: Decisions,
     /// Whether gradients are partitioned as what they are of.
@@ -132,7 +164,7 @@ impl Variants {
         };
         let decisions = Decisions::Only(Recompute::Nothing);
         let more = more.map(variant);
-        Self::offered((forward, None), decisions, Phases::Together, (variant(first), &more))
+        Self::offered((forward, None, Of::Whole), decisions, Phases::Together, (variant(first), &more))
     }
 
     /// The training step of the first of the decisions, and the variants: one for each, and one of each
@@ -147,7 +179,29 @@ impl Variants {
         };
         let spelled = [&first].into_iter().chain(&more).map(|it| of(Norms::Spelled, it.clone()));
         let more: Vec<Variant> = more.iter().map(|it| of(Norms::Whole, it.clone())).chain(spelled).collect();
-        Self::offered((forward, Some(recipe)), decisions, phases, (of(Norms::Whole, first), &more))
+        let (norms, recipe) = (Norms::Whole, Some(recipe));
+        Self::offered((forward, recipe, Of::Whole), decisions, phases, (of(norms, first), &more))
+    }
+
+    /// The training step of one stage, of those that start at these blocks, in which nothing is computed again, and the
+    /// variants: one for each of what may be, some values too.
+    pub(crate) fn of_stage(
+        forward: Blocks,
+        recipe: Recipe,
+        (first, number): (Vec<usize>, usize),
+    ) -> Result<(Cutting, Self), TrainError> {
+        let of = |again| Variant { products: Products::Apart, norms: Norms::Whole, again: Again::Alike(again) };
+        let more = [Recompute::Selective, Recompute::Full].map(of);
+        let mut part = Of::Stage { first, number, blocks: Vec::new() };
+        let recompute = vec![Recompute::Nothing; forward.segments.len()];
+        let step = part.step(&forward, &Recipe { recompute, ..recipe.clone() })?;
+        if let Of::Stage { blocks, .. } = &mut part {
+            blocks.clone_from(&step.homes);
+            blocks.sort_unstable();
+            blocks.dedup();
+        }
+        let program = (forward, Some(recipe), part);
+        Self::offered(program, Decisions::Values, Phases::Together, (of(Recompute::Nothing), &more))
     }
 
     /// The program of a first variant, and the variants: those whose programs differ.
@@ -155,14 +209,14 @@ impl Variants {
     /// More than the first are there only if every section has operations: [`search::plan_among`]
     /// finds sections again by these.
     fn offered(
-        (forward, recipe): (Blocks, Option<Recipe>),
+        (forward, recipe, of): (Blocks, Option<Recipe>, Of),
         decisions: Decisions,
         phases: Phases,
         (first, more): (Variant, &[Variant]),
     ) -> Result<(Cutting, Self), TrainError> {
-        let (graph, sections) = whole(&forward, recipe.as_ref(), phases, &first)?;
-        let (each, others) = (vec![first], Vec::new());
-        let mut variants = Self { forward, recipe, decisions, phases, each, others };
+        let (each, others) = (vec![first.clone()], Vec::new());
+        let mut variants = Self { forward, recipe, of, decisions, phases, each, others };
+        let (graph, sections) = variants.whole(&first)?;
         if sections.iter().all(|section| !section.graph.nodes.is_empty()) {
             variants.offer(&graph, more)?;
         }
@@ -172,7 +226,7 @@ impl Variants {
     /// Adds variants to the first one, whose program this is.
     fn offer(&mut self, first: &Graph, offered: &[Variant]) -> Result<(), TrainError> {
         for variant in offered {
-            let other = whole(&self.forward, self.recipe.as_ref(), self.phases, variant)?;
+            let other = self.whole(variant)?;
             // What changes nothing is no variant.
             if *first != other.0 && self.others.iter().all(|(known, _)| *known != other.0) {
                 self.each.push(variant.clone());
@@ -189,7 +243,7 @@ impl Variants {
     pub(crate) fn finer(&self, plan: &Plan) -> Self {
         let mut variants = self.clone();
         let Some(recipe) = self.recipe(&[0]) else { return variants };
-        let step = step(&self.forward, &recipe);
+        let step = self.step(&self.forward, &recipe);
         let blocks = train::keepings(&self.forward, &step, &costs(plan, &step.graph));
         let most = blocks.iter().map(Vec::len).max().unwrap_or(0);
         // What has fewer ways keeps as little as it can.
@@ -212,7 +266,7 @@ impl Variants {
 
     /// The sections of the program of a plan whose recipe was chosen among these.
     pub fn sections(&self, recipe: &Recipe, planned: &Graph) -> Vec<Section> {
-        let step = step(&self.forward, recipe).joined_as(planned);
+        let step = self.step(&self.forward, recipe).joined_as(planned);
         self.phases.of(fold(&step.graph, &step.homes, &step.forward))
     }
 
@@ -268,7 +322,7 @@ impl Variants {
                 (blocks.graph, homes)
             }
             Some(recipe) => {
-                let Step { graph, homes, .. } = step(&blocks, &recipe);
+                let Step { graph, homes, .. } = self.step(&blocks, &recipe);
                 (graph, homes)
             }
         };
@@ -279,33 +333,29 @@ impl Variants {
 
     /// The variant of a block.
     fn variant(&self, chosen: &[usize], block: usize) -> &Variant {
-        &self.each[*chosen.get(block).unwrap_or(&chosen[0])]
+        &self.each[*chosen.get(self.of.place(block)).unwrap_or(&chosen[0])]
     }
-}
 
-/// The step of a recipe that differs in what is computed again from one whose step was derived.
-fn step(blocks: &Blocks, recipe: &Recipe) -> Step {
-    train::step(blocks, recipe).unwrap_or_else(|error| unreachable!("a step was derived before: {error}"))
-}
+    /// The step of a recipe that differs in what is computed again from one whose step was derived.
+    fn step(&self, blocks: &Blocks, recipe: &Recipe) -> Step {
+        let step = self.of.step(blocks, recipe);
+        step.unwrap_or_else(|error| unreachable!("a step was derived before: {error}"))
+    }
 
-/// The program in which every block is of this variant, cut.
-fn whole(
-    forward: &Blocks,
-    recipe: Option<&Recipe>,
-    phases: Phases,
-    variant: &Variant,
-) -> Result<Cutting, TrainError> {
-    let blocks = rewrite::fused(forward, &|_| variant.products == Products::Fused);
-    let spelled = variant.norms == Norms::Spelled;
-    let Some(recipe) = recipe else {
-        let blocks = rewrite::spelled(&blocks, &|_| spelled);
-        let sections = sections(&blocks);
-        return Ok((blocks.graph, sections));
-    };
-    let all = 0..blocks.segments.len();
-    let recompute = all.clone().map(|block| variant.again.of(block)).collect();
-    let spelled = if spelled { all.collect() } else { vec![] };
-    let step = train::step(&blocks, &Recipe { recompute, spelled, ..recipe.clone() })?;
-    let sections = phases.of(fold(&step.graph, &step.homes, &step.forward));
-    Ok((step.graph, sections))
+    /// The program in which every block is of this variant, cut.
+    fn whole(&self, variant: &Variant) -> Result<Cutting, TrainError> {
+        let blocks = rewrite::fused(&self.forward, &|_| variant.products == Products::Fused);
+        let spelled = variant.norms == Norms::Spelled;
+        let Some(recipe) = &self.recipe else {
+            let blocks = rewrite::spelled(&blocks, &|_| spelled);
+            let sections = sections(&blocks);
+            return Ok((blocks.graph, sections));
+        };
+        let all = 0..blocks.segments.len();
+        let recompute = all.clone().map(|block| variant.again.of(block)).collect();
+        let spelled = if spelled { all.collect() } else { vec![] };
+        let step = self.of.step(&blocks, &Recipe { recompute, spelled, ..recipe.clone() })?;
+        let sections = self.phases.of(fold(&step.graph, &step.homes, &step.forward));
+        Ok((step.graph, sections))
+    }
 }

@@ -14,7 +14,6 @@ mod steps; // steps of training, beside those of PyTorch
 mod torch; // the same steps by PyTorch
 mod decode; // tokens one after another
 mod sanitizer; // what compute-sanitizer finds
-mod child; // programs that measure beside this one
 
 use calibrate::gpu as measured;
 use calibrate::host;

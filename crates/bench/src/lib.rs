@@ -16,6 +16,8 @@ mod resharding; // `resharding`
 mod overlap; // `overlap`
 mod fit; // `fit`
 mod growth; // `growth`
+mod frameworks; // `frameworks`
+mod child; // programs that measure beside this one
 mod gpu; // `gpu`
 
 #[cfg(test)]
@@ -30,6 +32,7 @@ pub use cluster::Cluster;
 pub use cpu_run::CpuRun;
 pub use exposed::Exposed;
 pub use fit::Fit;
+pub use frameworks::Frameworks;
 pub use gpu::{Case, OnGpu, apart, cases, compared};
 pub use growth::Growth;
 pub use local::{Local, local};
@@ -57,6 +60,8 @@ pub enum Benchmark {
     Planning(Planning),
     /// Plan models on whole clusters, beside the setups that were published for them
     Cluster(Cluster),
+    /// Plan models for frameworks, from their configurations on
+    Frameworks(Frameworks),
     /// Simulate plans by the clock of their machines
     Simulate(Simulate),
     /// Simulate plans with overlapped communication, and in the order in which programs are built
@@ -90,6 +95,7 @@ pub fn run(benchmark: &Benchmark, say: &Say<'_>) -> Result<Report, Failure> {
         Benchmark::CpuRun(options) => (cpu_run::measure(options, say)?, &options.ledger),
         Benchmark::Planning(options) => (planning::measure(options, say)?, &options.ledger),
         Benchmark::Cluster(options) => (cluster::measure(options, say)?, &options.ledger),
+        Benchmark::Frameworks(options) => (frameworks::measure(options, say)?, &options.ledger),
         Benchmark::Simulate(options) => (simulate::measure(options, say)?, &options.ledger),
         Benchmark::Exposed(options) => (exposed::measure(options, say)?, &options.ledger),
         // What is wrong is in the ledger too.

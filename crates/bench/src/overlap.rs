@@ -282,6 +282,7 @@ fn planned(row: &Published, machine: &Machine, say: &Say<'_>) -> Result<Pipeline
         first: None,
         fixed: &[],
         rules: None,
+        alike: false,
     };
     let header = plan::ModelFile { path: row.name.to_owned(), sha256: file.sha256.clone(), dims };
     staged::staged(&forward, &header, &wanted, say)

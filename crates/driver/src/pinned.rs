@@ -82,6 +82,7 @@ pub fn pipeline(
         first: Some(first_blocks(&forward, strategy)),
         fixed,
         rules: Some(&rules),
+        alike: true,
     };
     staged(&forward, job.header, &wanted, say)
 }

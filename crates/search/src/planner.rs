@@ -76,10 +76,8 @@ fn widely(request: &Request<'_>, others: &[Cut<'_>], derive: Option<&Derive<'_>>
     let graphs: Vec<&Graph> = cuts.iter().map(|it| it.graph).collect();
     let pins = pins(request.fixed, &graphs, request.mesh).map_err(PlanError::Fixed)?;
     let offers = Offers::of(request, &cuts, &pins);
-    // At each price of memory every variant is minimised again.
-    let width = if cuts.len() > 1 { Width::AGAIN } else { Width::ANY };
     let planned = |offer| {
-        let mut found = plan_in((request, &pins), &cuts, derive, (offer, width))?;
+        let mut found = plan_in((request, &pins), &cuts, derive, (offer, Width::ANY))?;
         let space = &mut found.plan.space;
         space.left_out = offers.left_out(offer);
         space.saturated &= space.left_out.is_empty();

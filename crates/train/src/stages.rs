@@ -26,8 +26,7 @@ use crate::prune::Emitted;
 /// The stages of a step.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Stages {
-    /// The stages, in the order of the model. Their steps say nothing of what made an operation of
-    /// the forward program.
+    /// The stages, in the order of the model.
     pub stages: Vec<Step>,
     /// What crosses between them.
     pub crossings: Vec<Crossing>,
@@ -347,8 +346,12 @@ impl<'a> Cutter<'a> {
             };
             part.graph.outputs.push(Output { name: name.clone(), value });
         }
+        let made = &self.step.made;
         let stage = |part: Part| {
-            Emitted { graph: &part.graph, homes: &part.homes, forward: &part.forward }.pruned().0
+            let Part { graph, homes, forward, nodes, .. } = &part;
+            let (step, places) = Emitted { graph, homes, forward }.pruned();
+            let own = |it: &Option<NodeId>| nodes.get(&(*it)?).and_then(|it| places[it.0]);
+            Step { made: made.iter().map(own).collect(), ..step }
         };
         let mut crossings: Vec<Crossing> = crossings.into_iter().map(|(_, it)| it).collect();
         crossings.iter_mut().for_each(|it| it.to.sort_unstable());

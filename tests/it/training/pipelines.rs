@@ -97,6 +97,7 @@ impl Trial {
             first: None,
             fixed: &[],
             rules: None,
+            alike: false,
         };
         let header =
             plan::ModelFile { path: case.title.clone(), sha256: case.file.sha256.clone(), dims: vec![] };

@@ -171,7 +171,9 @@ fn possible<'a>(question: &Question<'_>, known: &Known, ways: &'a [Way]) -> Resu
 
 fn planned(question: &Question<'_>, known: &Known, way: &Way, say: &Say<'_>) -> Result<Pipeline, Failure> {
     let Way { chosen, kind, chunks, first, .. } = way;
-    let forward = known.of(question, chosen.micro_batches)?.again(&chosen.recompute);
+    let known = known.of(question, chosen.micro_batches)?;
+    // Where each block may keep what it can, a way says what is the least that is tried of all.
+    let forward = if question.again_alike() { &known.again(&chosen.recompute) } else { &*known };
     let wanted = Wanted {
         cluster: question.cluster,
         meshes: Meshes::Each(&chosen.meshes),
@@ -182,8 +184,9 @@ fn planned(question: &Question<'_>, known: &Known, way: &Way, say: &Say<'_>) -> 
         first: Some(first.clone()),
         fixed: &question.pins.operations,
         rules: chosen.rules.as_ref(),
+        alike: question.again_alike(),
     };
-    staged(&forward, &(question.header)(chosen.micro_batches), &wanted, say)
+    staged(forward, &(question.header)(chosen.micro_batches), &wanted, say)
 }
 
 /// Why there is no pipeline where there are so many setups.

@@ -10,9 +10,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 
 use files::Failure;
 use plan::{Plan, Proof};
-use rewrite::RaiseStatistics;
-use search::{Fixed, Live, Trail, fold_alone, takes};
-use train::Step;
+use search::{Live, Trail, takes};
 
 use crate::choice::planned_after;
 use crate::prepared::Prepared;
@@ -148,22 +146,12 @@ fn served(plan: &Arc<Plan>, fast: &Plan) -> Arc<Plan> {
 
 /// The cheapest plan of a stage.
 pub(super) fn stage(
-    (step, fixed): (&Step, &[Fixed]),
+    prepared: &Prepared,
     file: &plan::ModelFile,
     target: &Target<'_>,
     trail: &Mutex<Trail>,
 ) -> Result<Plan, Failure> {
-    planner_ir::verify(&step.graph).map_err(|error| Failure::internal("train", error))?;
-    let sections = fold_alone(&step.graph, &step.homes, &step.forward);
-    let prepared = Prepared {
-        graph: step.graph.clone(),
-        sections,
-        raised: RaiseStatistics::default(),
-        variants: None,
-        pinned: None,
-        fixed: fixed.to_vec(),
-    };
     let prices = crate::target::prices(target)?;
-    planned_after((trail, &|_| false), true, &prepared, (file, target), &prices)
+    planned_after((trail, &|_| false), true, prepared, (file, target), &prices)
         .map_err(|error| refusal(target, &error))
 }

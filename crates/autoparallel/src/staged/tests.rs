@@ -72,6 +72,7 @@ fn what_a_search_counts_of_micro_batches_under_way_is_what_programs_place() {
             first: None,
             fixed: &[],
             rules: None,
+            alike: false,
         };
         let pipeline = staged(&forward, &header, &wanted, &|_| {}).expect("fits");
         let schedule = pipeline.schedule.clone();
@@ -151,6 +152,7 @@ fn stages_of(mesh: &[u64], cluster: &Cluster, first: Option<Vec<usize>>) -> Pipe
         first,
         fixed: &[],
         rules: None,
+        alike: false,
     };
     staged(&forward, &header, &wanted, &|_| {}).expect("fits")
 }

@@ -4,9 +4,9 @@
 use std::process::Command;
 use std::time::Duration;
 
-use super::child::{self, Ended};
 use super::goal::Bound;
 use super::{Given, OnGpu, Part, Row, Section};
+use crate::child::{self, Ended};
 
 const SECTION: Section = Section {
     name: "faults that compute-sanitizer finds",

@@ -6,8 +6,8 @@ use std::time::Duration;
 use model_zoo::{gpt2, llama};
 use serde_json::Value;
 
-use super::child;
 use super::model::{Model, Size};
+use crate::child;
 
 /// The program: the model in modules, as people write it, with attention by the library's own kernel, and its
 /// optimizer's fused kernel; numbers in bf16 where `autocast` has them so, parameters in f32.

@@ -75,18 +75,35 @@ fn accumulation(plan: &Plan) -> Option<String> {
 }
 
 fn recomputation(plan: &Plan) -> Vec<String> {
-    let blocks = plan.recipe.iter().flat_map(|recipe| &recipe.recompute);
+    let blocks = plan.recipe.as_ref().map_or(&[][..], |recipe| &recipe.recompute);
+    let some = again(blocks).into_iter();
+    some.map(|(name, count)| format!("{name} recompute in {count} of {} blocks", blocks.len())).collect()
+}
+
+/// Of how many blocks something is computed again, by what that is called.
+fn again(blocks: &[Recompute]) -> Vec<(&'static str, usize)> {
     let kind = |it: &Recompute| match it {
         Recompute::Nothing => None,
         Recompute::Selective => Some("selective"),
         Recompute::Full => Some("full"),
         Recompute::AllBut(_) => Some("partial"),
     };
-    let count = |name: &str| blocks.clone().filter(|&it| kind(it) == Some(name)).count();
-    let all = blocks.clone().count();
+    let count = |name: &str| blocks.iter().filter(|&it| kind(it) == Some(name)).count();
     let kinds = ["selective", "partial", "full"];
-    let some = kinds.into_iter().map(|name| (count(name), name)).filter(|it| it.0 > 0);
-    some.map(|(count, name)| format!("{name} recompute in {count} of {all} blocks")).collect()
+    kinds.into_iter().map(|name| (name, count(name))).filter(|it| it.1 > 0).collect()
+}
+
+/// What is computed again of these blocks, in words: `none`, `full` of all of them, `selective in 3 and full in 5 of 34
+/// blocks`.
+pub fn recomputed(blocks: &[Recompute]) -> String {
+    match again(blocks)[..] {
+        [] => "none".to_owned(),
+        [(name, count)] if count == blocks.len() => name.to_owned(),
+        ref some => {
+            let some: Vec<String> = some.iter().map(|(name, count)| format!("{name} in {count}")).collect();
+            format!("{} of {} blocks", some.join(" and "), blocks.len())
+        }
+    }
 }
 
 fn spelling(plan: &Plan) -> Option<String> {

@@ -41,7 +41,8 @@ pub(crate) const EXACTLY: f64 = 5e-11;
 /// The most entries of a table over a pair of boundaries.
 pub(crate) const MOST_PAIRS: f64 = 1_048_576.0;
 
-/// The most entries of a table of an elimination that is done for many variants at many prices: 32 MB of them.
+/// The most entries of a table of an elimination that may be bounds and messages instead: it is made again at each price
+/// of memory and each weight of seconds, and of more than 32 MB they take less.
 const MOST_ENTRIES_AGAIN: f64 = 4_194_304.0;
 
 /// How wide a block may be.
@@ -54,10 +55,8 @@ pub(crate) enum Width {
 }
 
 impl Width {
-    /// Whatever cannot be eliminated is solved by messages.
-    pub(crate) const ANY: Self = Self::Any(MOST_ENTRIES);
-    /// The same where it is eliminated so often that bounds and messages take less.
-    pub(crate) const AGAIN: Self = Self::Any(MOST_ENTRIES_AGAIN);
+    /// What takes longer to eliminate is solved by messages.
+    pub(crate) const ANY: Self = Self::Any(MOST_ENTRIES_AGAIN);
 }
 
 /// What a byte costs.

@@ -79,6 +79,7 @@ pub(super) fn pipeline(
             first: wanted.cut.clone(),
             fixed: &fixed,
             rules: rules.as_ref(),
+            alike: limits.is_some(),
         };
         let progress = context.progress;
         let title = match meshes {

@@ -294,6 +294,7 @@ impl Trial {
             first: None,
             fixed: &[],
             rules: None,
+            alike: false,
         };
         let pipeline = staged(&forward, header, &wanted, &|_| {})?;
         pipeline::lower_pipeline(&pipeline, &mut |_, _| {})

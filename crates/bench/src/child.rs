@@ -8,6 +8,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread::{self, JoinHandle};
 use std::time::{Duration, Instant};
 
+use calibrate::host;
 use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
 use signal_hook::flag;
 use signal_hook::low_level::{emulate_default_handler, unregister};
@@ -21,6 +22,8 @@ pub(super) struct Ended {
     pub(super) status: ExitStatus,
     pub(super) out: String,
     pub(super) err: String,
+    /// The most memory of it that was seen to be resident (bytes); none where the system does not say.
+    pub(super) memory: Option<u64>,
 }
 
 impl Ended {
@@ -46,13 +49,14 @@ pub(super) fn run(command: &mut Command, limit: Duration) -> Result<Ended, Strin
         end(&mut child);
         format!("no thread can be started that reads what `{program}` says: {error}")
     })?;
-    let status = waited(&mut child, limit, &interrupted);
+    let mut memory = None;
+    let status = waited(&mut child, limit, &interrupted, &mut memory);
     if !matches!(status, Ok(Some(_))) {
         end(&mut child);
     }
     let [out, err] = reads.map(|it| it.and_then(|it| it.join().ok()).unwrap_or_default());
     match status.map_err(|error| format!("`{program}` cannot be waited for: {error}"))? {
-        Some(status) => Ok(Ended { status, out, err }),
+        Some(status) => Ok(Ended { status, out, err, memory }),
         None => Err(format!("`{program}` was not over after {} s", limit.as_secs())),
     }
 }
@@ -62,12 +66,14 @@ fn waited(
     child: &mut Child,
     limit: Duration,
     interrupted: &Interrupted,
+    memory: &mut Option<u64>,
 ) -> std::io::Result<Option<ExitStatus>> {
     let start = Instant::now();
     loop {
         if let Some(status) = child.try_wait()? {
             return Ok(Some(status));
         }
+        *memory = host::peak_memory_of(&child.id().to_string()).max(*memory);
         if start.elapsed() > limit {
             return Ok(None);
         }
