@@ -149,7 +149,10 @@ impl<'a> Question<'a> {
         }
         match whole {
             Some(plan) if wanted <= capacity || capacity >= UNBOUNDED => Ok(self.or_spelled(plan)),
-            whole => self.chosen(self.variants(whole.as_ref()).as_ref()),
+            whole => {
+                let missing = wanted.saturating_sub(capacity) / self.target.live.gradients.max(1);
+                self.chosen(self.variants(whole.as_ref(), missing).as_ref())
+            }
         }
     }
 
@@ -196,8 +199,9 @@ impl<'a> Question<'a> {
         self.is_alone && may_be_split(&self.prepared.graph, self.target.mesh, self.prices)
     }
 
-    /// What blocks may be, where this is the fastest plan that keeps everything.
-    fn variants(&self, whole: Option<&Plan>) -> Option<Among> {
+    /// What blocks may be, where this is the fastest plan that keeps everything, for which so much memory is missing
+    /// (bytes, of each micro-batch under way).
+    fn variants(&self, whole: Option<&Plan>, missing: u64) -> Option<Among> {
         let variants = self.prepared.variants.as_ref()?;
         let apart = variants.of_forms(Products::Apart, Norms::Whole);
         let Target { mesh, .. } = self.target;
@@ -206,7 +210,7 @@ impl<'a> Question<'a> {
             false => vec![],
         };
         if let (Some(plan), Decisions::Values) = (whole, variants.decisions()) {
-            let variants = variants.finer(plan);
+            let variants = variants.finer(plan, missing);
             let offered = variants.of_forms(Products::Apart, Norms::Whole);
             return Some(Among { offered, variants, fewer: apart, spelled });
         }
@@ -234,9 +238,10 @@ impl<'a> Question<'a> {
     fn of_whole_rows(&self, among: &Among) -> Result<Plan, PlanError> {
         let Among { variants, offered, fewer, .. } = among;
         if *variants.decisions() == Decisions::Values && offered != fewer {
-            // Among more a search may miss what it finds among fewer, where it leaves much open.
+            // Among more a search may miss what it finds among fewer, where it leaves much open. Of stages there are
+            // many.
             return match self.among(variants, offered) {
-                Ok(plan) if is_open(&plan) => match self.among(variants, fewer) {
+                Ok(plan) if self.is_alone && is_open(&plan) => match self.among(variants, fewer) {
                     Ok(other) => Ok(faster(plan, other)),
                     Err(_) => Ok(plan),
                 },

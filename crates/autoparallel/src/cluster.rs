@@ -9,7 +9,9 @@ mod blocks; // what each block of a plan takes and holds
 mod finish; // ways to run a step, planned stage by stage
 mod guess; // in which order setups are looked at
 mod known; // what is known of a model
+mod kept; // setups whose blocks keep what they may
 mod least; // what setups cannot do with less than
+mod nearest; // what comes nearest to fitting
 mod ordered; // setups that some schedule can order
 mod parts; // what blocks take on a mesh
 mod played; // what stages take by a schedule
@@ -18,6 +20,7 @@ mod setups; // what is to be chosen among
 mod unequal; // groups whose meshes differ
 mod mixed; // groups on nodes of several kinds, or on meshes that are pinned
 
+use std::borrow::Cow;
 use std::collections::BTreeMap;
 use std::slice::from_ref;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -25,8 +28,7 @@ use std::sync::{Mutex, PoisonError};
 
 use cost_models::cluster::Cluster;
 use cost_models::machine::Machine;
-use cost_models::quantity;
-use cost_models::units::{Bytes, exact};
+use cost_models::units::exact;
 use files::model_file::ModelFile;
 use files::{Doing, Failure, Of, Say};
 use plan::{Pipeline, Recipe, Recompute};
@@ -36,6 +38,7 @@ use search::cluster::{BlockCost, Found, Outcome, Setups, TRIED};
 use search::{Live, Trail};
 
 use finish::{Finished, LESS, Said, Way};
+use kept::Blocks;
 use known::{Known, WholeStep};
 use parts::{Part, Space, part};
 use played::{by, longer, together};
@@ -81,6 +84,20 @@ pub struct Question<'a> {
     /// Whether all setups are asked how fast they are, and what blocks take with less memory where groups
     /// may differ: the bound is closer, and the answer sometimes better.
     pub thorough: bool,
+}
+
+impl Answer {
+    /// What was chosen, and what blocks compute again, in words.
+    #[must_use]
+    pub fn in_words(&self) -> String {
+        self.chosen.in_words(&self.recomputed())
+    }
+
+    /// What blocks compute again, in words.
+    #[must_use]
+    pub fn recomputed(&self) -> String {
+        plan::recomputed(&self.pipeline.recipe.recompute)
+    }
 }
 
 impl<'a> Question<'a> {
@@ -222,6 +239,8 @@ struct Asked<'a> {
     question: &'a Question<'a>,
     known: &'a Known,
     setups: &'a [Setup],
+    /// What setups whose blocks keep what they may would take at least if all kept as little (seconds), by number.
+    alike: Mutex<BTreeMap<usize, f64>>,
     /// What was seen of setups, by number, that did not fit when they were planned with all memory.
     seen: Mutex<BTreeMap<usize, Trail>>,
     /// What came of setups.
@@ -237,9 +256,10 @@ struct Asked<'a> {
 
 impl<'a> Asked<'a> {
     fn new(question: &'a Question<'a>, known: &'a Known, setups: &'a [Setup]) -> Self {
-        let (seen, priced, parts) = (Mutex::default(), Mutex::default(), Mutex::default());
+        let (alike, seen, priced, parts) =
+            (Mutex::default(), Mutex::default(), Mutex::default(), Mutex::default());
         let (tight, nearest) = (BTreeMap::new(), Mutex::default());
-        Self { question, known, setups, seen, priced, parts, tight, nearest }
+        Self { question, known, setups, alike, seen, priced, parts, tight, nearest }
     }
 
     /// What is known of setups with all memory: how fast they are, and in which ways they fit so.
@@ -328,6 +348,8 @@ impl<'a> Asked<'a> {
         }
         let again = |number: usize| match self.setups[number].recompute {
             Recompute::Selective => AGAIN[0],
+            // Some blocks may keep more.
+            Recompute::Full if self.keeps_what_it_may(number) => AGAIN[0],
             Recompute::Full => AGAIN[1],
             _ => 1.0,
         };
@@ -337,7 +359,9 @@ impl<'a> Asked<'a> {
             let [half, _] = setup.under_way();
             longer(exact(together(&part.blocks).held(Live::of(half))) / groups, self.question.capacity())
         });
-        first.lower_bound * again(number) / again(asked)
+        let alike = self.alike.lock().unwrap_or_else(PoisonError::into_inner);
+        let least = alike.get(&asked).copied().unwrap_or(0.0).max(first.lower_bound);
+        least * again(number) / again(asked)
             * (1.0 + (groups - 1.0) / exact(setup.micro_batches) / 2.0)
             * longer
     }
@@ -345,30 +369,6 @@ impl<'a> Asked<'a> {
     /// The ways that were found, the best first.
     fn alike(&self, found: &Found<'_, Priced>) -> Vec<Way> {
         found.all.iter().map(|&(number, seconds, way)| way.of(&self.setups[number], seconds)).collect()
-    }
-
-    /// What comes nearest to fitting, in words.
-    fn nearest(&self) -> Result<String, Failure> {
-        let mut least: Option<(u64, usize)> = None;
-        for (number, setup) in self.setups.iter().enumerate() {
-            let Bytes(bytes) = quantity::whole_bytes(self.known.least(self.question, setup)?.bytes(setup));
-            least = [least, Some((bytes, number))].into_iter().flatten().min();
-        }
-        let looked = *self.nearest.lock().unwrap_or_else(PoisonError::into_inner);
-        let proven = least.filter(|it| it.0 > self.question.capacity());
-        let Some((bytes, number)) = proven.or(looked) else { return Ok(String::new()) };
-        let [of, how] = match proven {
-            Some(_) => ["what comes nearest", "takes at least"],
-            None => ["of what was looked at closely", "comes nearest with about"],
-        };
-        let bytes = quantity::bytes(bytes);
-        Ok(format!(": {of}, {}, {how} {bytes} there", self.setups[number]))
-    }
-
-    /// Notes what a device would hold of a setup that does not fit (bytes), if that is known.
-    fn note(&self, number: usize, held: Option<u64>) {
-        let mut nearest = self.nearest.lock().unwrap_or_else(PoisonError::into_inner);
-        *nearest = [*nearest, held.map(|it| (it, number))].into_iter().flatten().min();
     }
 
     /// How many plans say what blocks take.
@@ -437,7 +437,12 @@ impl<'a> Asked<'a> {
             let Part { blocks, message, .. } = &part;
             if under_way.is_none() {
                 // The group that has most to do does as much as one of equal ones.
-                outcome.lower_bound = outcome.lower_bound.max(plan.proof.bound(plan.seconds()) / groups);
+                let least = plan.proof.bound(plan.seconds()) / groups;
+                if self.keeps_what_it_may(number) {
+                    self.alike.lock().unwrap_or_else(PoisonError::into_inner).insert(number, least);
+                } else {
+                    outcome.lower_bound = outcome.lower_bound.max(least);
+                }
             }
             self.known.note(&part.mesh, part.refused.as_ref());
             let parts = || self.parts.lock().unwrap_or_else(PoisonError::into_inner);
@@ -446,13 +451,21 @@ impl<'a> Asked<'a> {
                 parts().entry(number).or_default().push(part);
                 return Ok(Outcome { lower_bound: f64::INFINITY, ways: Vec::new() });
             }
+            let lowest = Blocks { blocks: Cow::Borrowed(blocks), seconds: plan.seconds() };
+            let ways = schedules(question, setup).into_iter();
+            let ways = ways.filter(|&way| by(blocks, setup, way, *message, room).is_some());
+            let ways: Vec<(Kind, usize)> = ways.collect();
+            let more = if ways.is_empty() { None } else { self.keeping_more(number)? };
             let fits = |(kind, chunks): (Kind, usize)| {
-                let (seconds, first) = by(blocks, setup, (kind, chunks), *message, room)?;
-                // One group takes what its plan does: what blocks take says nothing of sums beside other blocks.
-                let seconds = if setup.groups == 1 { plan.seconds() } else { seconds };
-                Some((seconds, Priced { kind, chunks, first }))
+                let price = |of: &Blocks<'_>| {
+                    let (seconds, first) = by(&of.blocks, setup, (kind, chunks), *message, room)?;
+                    // One group takes what its plan does: what blocks take says nothing of sums beside other blocks.
+                    let seconds = if setup.groups == 1 { of.seconds } else { seconds };
+                    Some((seconds, Priced { kind, chunks, first }))
+                };
+                kept::best(more.as_ref(), &lowest, price)
             };
-            outcome.ways = schedules(question, setup).into_iter().filter_map(fits).collect();
+            outcome.ways = ways.into_iter().filter_map(fits).collect();
             if !outcome.ways.is_empty() {
                 parts().entry(number).or_default().push(part);
                 break;

@@ -32,8 +32,8 @@ use crate::prepared::Prepared;
 use crate::target::Target;
 
 use held_back::orders;
-use kept::{Again, Cutting, Derived};
 pub use held_back::{TooMuch, kind, too_much};
+use kept::{Again, Cutting, Derived};
 pub use mispriced::mispriced;
 pub use placed::{Place, places};
 use plans::{Make, Plans, Room, stage};
@@ -260,7 +260,8 @@ fn of_cut(
                     plan::check_pipeline(&pipeline).map_err(|error| Failure::internal("plan", error))?;
                     let is_faster = best.as_ref().is_none_or(|best| pipeline.seconds() < best.seconds());
                     // An order that holds less may have room for what is kept.
-                    let keeps = !step.chooses() || pipeline.recipe.recompute.iter().all(|it| *it == Recompute::Nothing);
+                    let keeps = !step.chooses()
+                        || pipeline.recipe.recompute.iter().all(|it| *it == Recompute::Nothing);
                     if is_faster {
                         best = Some(pipeline);
                     }

@@ -7,7 +7,7 @@ use plan::{Plan, Recipe, Recompute};
 use planner_ir::Graph;
 use rewrite::Blocks;
 use search::{Cut, Derived, Section, fold, sections};
-use train::{Step, TrainError};
+use train::{Keeping, Step, TrainError};
 
 use crate::keeping::costs;
 
@@ -190,7 +190,8 @@ impl Variants {
         recipe: Recipe,
         (first, number): (Vec<usize>, usize),
     ) -> Result<(Cutting, Self), TrainError> {
-        let of = |again| Variant { products: Products::Apart, norms: Norms::Whole, again: Again::Alike(again) };
+        let of =
+            |again| Variant { products: Products::Apart, norms: Norms::Whole, again: Again::Alike(again) };
         let more = [Recompute::Selective, Recompute::Full].map(of);
         let mut part = Of::Stage { first, number, blocks: Vec::new() };
         let recompute = vec![Recompute::Nothing; forward.segments.len()];
@@ -237,23 +238,37 @@ impl Variants {
     }
 
     /// These variants, and besides what of each block is best kept at some price of memory, as a
-    /// plan tells bytes and seconds in which nothing is done again.
+    /// plan tells bytes and seconds in which nothing is done again: of a stage, those at the prices at which about so
+    /// much less would be held as there is too little (bytes; for one of the micro-batches under way).
     ///
     /// The plan is of the first variant, in which nothing is.
-    pub(crate) fn finer(&self, plan: &Plan) -> Self {
+    pub(crate) fn finer(&self, plan: &Plan, missing: u64) -> Self {
         let mut variants = self.clone();
         let Some(recipe) = self.recipe(&[0]) else { return variants };
         let step = self.step(&self.forward, &recipe);
         let blocks = train::keepings(&self.forward, &step, &costs(plan, &step.graph));
         let most = blocks.iter().map(Vec::len).max().unwrap_or(0);
         // What has fewer ways keeps as little as it can.
+        fn of(ways: &[Keeping], level: usize) -> Option<&Keeping> {
+            ways.get(level).or(ways.last())
+        }
         let level = |level: usize| {
-            let each =
-                |ways: &Vec<Recompute>| ways.get(level).or(ways.last()).cloned().unwrap_or(Recompute::Full);
+            let each = |ways: &Vec<Keeping>| of(ways, level).map_or(Recompute::Full, |it| it.again.clone());
             let again = Again::Each(blocks.iter().map(each).collect());
             Variant { products: Products::Apart, norms: Norms::Whole, again }
         };
-        let levels: Vec<Variant> = (0..most).map(level).collect();
+        let levels = match self.of {
+            Of::Whole => 0..most,
+            // Of ways on a convex hull a mixture of two that follow each other is best.
+            Of::Stage { .. } => {
+                let spares = |level: usize| -> u128 {
+                    blocks.iter().filter_map(|ways| of(ways, level)).map(|it| it.spares).sum()
+                };
+                let enough = (0..most).find(|&it| spares(it) >= u128::from(missing)).unwrap_or(most);
+                enough.saturating_sub(1)..(enough + 1).min(most)
+            }
+        };
+        let levels: Vec<Variant> = levels.map(level).collect();
         let offered = variants.offer(&step.graph, &levels);
         offered.unwrap_or_else(|error| unreachable!("a step was derived before: {error}"));
         variants

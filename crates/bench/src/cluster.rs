@@ -201,7 +201,7 @@ pub(crate) fn measure(options: &Cluster, say: &Say<'_>) -> Result<Report, Failur
             |answer| quantity::seconds(answer.pipeline.seconds()),
         );
         let (step, bound) = (free.pipeline.seconds(), bound(&free));
-        let setup = format!("{}, {}", free.chosen, free.kind.name());
+        let setup = format!("{}, {}", free.in_words(), free.kind.name());
         let published = row.words();
         let peak = memory.map(|bytes| format!(", {}", quantity::bytes(bytes))).unwrap_or_default();
         // Writing to a string does not fail.
@@ -274,7 +274,7 @@ fn elsewhere(
         let (setup, prices) = match &found {
             Ok((answer, _)) => {
                 let prices = (answer.pipeline.seconds(), bound(answer));
-                (format!("{}, {}", answer.chosen, answer.kind.name()), Some(prices))
+                (format!("{}, {}", answer.in_words(), answer.kind.name()), Some(prices))
             }
             Err(failure @ Failure::Input(..)) => (failure.to_string(), None),
             Err(_) => return found.map(drop),

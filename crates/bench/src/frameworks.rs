@@ -117,7 +117,8 @@ pub(crate) fn measure(options: &Frameworks, say: &Say<'_>) -> Result<Report, Fai
     let cases: Vec<Case> = Case::all().into_iter().filter(is_asked).collect();
     if cases.is_empty() {
         let all: Vec<String> = Case::all().iter().map(Case::name).collect();
-        let message = format!("`--only {}` is in no case, expected words of {}", options.only, all.join(", "));
+        let message =
+            format!("`--only {}` is in no case, expected words of {}", options.only, all.join(", "));
         return Err(Failure::Usage(message));
     }
     if let Some(missing) = cases.iter().map(|it| it.config(&options.configs)).find(|it| !it.is_file()) {

@@ -135,6 +135,13 @@ impl Waits {
         }
     }
 
+    /// So many times as much.
+    #[must_use]
+    pub fn times(self, times: f64) -> Self {
+        let each = |all: [f64; 2]| all.map(|it| times * it);
+        Self { waited: times * self.waited, routed: each(self.routed), meanwhile: each(self.meanwhile) }
+    }
+
     /// With what computing waits for elsewhere.
     #[must_use]
     pub fn and(self, other: &Self) -> Self {

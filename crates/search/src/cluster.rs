@@ -7,11 +7,13 @@
 
 pub mod unequal; // stages on meshes that differ
 
+use cost_models::quantity::whole_bytes;
 use plan::{Waits, by_clocks};
 use rayon::prelude::*;
 use schedule::StageTimes;
 
 use crate::live::Live;
+use crate::problem::real;
 
 /// How many times as many setups are tried as are to be had.
 pub const TRIED: usize = 3;
@@ -162,6 +164,32 @@ impl BlockCost {
         self.most = self.most.max(self.kept.bytes(Live::ONE).saturating_add(other.most));
         self.kept = self.kept.and(other.kept);
         self
+    }
+
+    /// About what it is where so large a part of it, from 0 to 1, is as another plan has it.
+    #[must_use]
+    pub fn toward(&self, other: &Self, part: f64) -> Self {
+        let between = |one: f64, two: f64| one + part * (two - one);
+        let bytes = |one: u64, two: u64| whole_bytes(between(real(one), real(two)).ceil()).0;
+        let times = |one: &StageTimes, two: &StageTimes| StageTimes {
+            forward: between(one.forward, two.forward),
+            backward: between(one.backward, two.backward),
+            weight: between(one.weight, two.weight),
+        };
+        Self {
+            times: times(&self.times, &other.times),
+            beside: times(&self.beside, &other.beside),
+            waits: self.waits.times(1.0 - part).and(&other.waits.times(part)),
+            hides: between(self.hides, other.hides),
+            update: between(self.update, other.update),
+            resident: bytes(self.resident, other.resident),
+            kept: Kept {
+                backward: bytes(self.kept.backward, other.kept.backward),
+                gradients: bytes(self.kept.gradients, other.kept.gradients),
+                apart: bytes(self.kept.apart, other.kept.apart),
+            },
+            most: bytes(self.most, other.most),
+        }
     }
 
     /// What a micro-batch takes in a schedule that splits gradients of parameters off or not, by two clocks for each

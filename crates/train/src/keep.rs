@@ -41,14 +41,23 @@ pub struct Costs {
 /// The most ways to keep some of a block.
 const MOST: usize = 5;
 
+/// A way to keep some of a block.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Keeping {
+    /// What is computed again so.
+    pub again: Recompute,
+    /// How much less a device keeps than where it keeps all (bytes).
+    pub spares: u128,
+}
+
 /// For each block, what may be kept of it, from much to little: at most five ways ([`MOST`]), each
 /// the best at some price of memory, besides all of it and its input only. Equal blocks have the
 /// same.
 ///
 /// `step` is that of the blocks in which nothing is done again, `costs` are its.
-pub fn keepings(blocks: &Blocks, step: &Step, costs: &Costs) -> Vec<Vec<Recompute>> {
+pub fn keepings(blocks: &Blocks, step: &Step, costs: &Costs) -> Vec<Vec<Keeping>> {
     let readers = Readers::of(step);
-    let mut known: Vec<(Form<'_>, Vec<Recompute>)> = Vec::new();
+    let mut known: Vec<(Form<'_>, Vec<Keeping>)> = Vec::new();
     let mut found = Vec::new();
     for place in 0..blocks.segments.len() {
         let form = form(blocks, place);
@@ -189,7 +198,7 @@ struct Point {
 }
 
 /// The corners of the hull that are neither all nor nothing of the block, from much to little.
-fn hull(items: &[Item]) -> Vec<Recompute> {
+fn hull(items: &[Item]) -> Vec<Keeping> {
     let all: u128 = items.iter().filter(|item| item.read).map(|item| item.bytes).sum();
     let total = |of: &dyn Fn(&Item) -> u128| items.iter().map(of).sum::<u128>() + 1;
     let bytes = total(&|item| item.bytes);
@@ -219,7 +228,11 @@ fn hull(items: &[Item]) -> Vec<Recompute> {
     }
     points.dedup();
     let new = points.iter().filter(|point| is_new(point)).take(MOST);
-    new.map(|point| Recompute::AllBut(numbers(items, point).collect())).collect()
+    let keeping = |point: &Point| Keeping {
+        again: Recompute::AllBut(numbers(items, point).collect()),
+        spares: all - point.bytes,
+    };
+    new.map(keeping).collect()
 }
 
 /// The operations that are kept.

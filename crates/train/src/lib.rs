@@ -40,7 +40,7 @@ use planner_ir::{DType, NoGradient};
 
 pub use derived::Step;
 pub use forward::forward;
-pub use keep::{Costs, keepings};
+pub use keep::{Costs, Keeping, keepings};
 pub use roles::{Because, Declared, Found, Known, Trained, may_be_parameter, roles};
 pub use stages::{Crossing, Stages, stages};
 pub use step::step;

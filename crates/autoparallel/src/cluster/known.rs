@@ -74,15 +74,22 @@ impl Known {
 
     /// What the step of a setup does at least.
     pub(super) fn least(&self, question: &Question<'_>, setup: &Setup) -> Result<Least, Failure> {
-        let make = || {
-            let forward = self.of(question, self.fewest)?;
-            let (step, _) = forward.step(Some(&setup.recompute))?;
-            // No plan takes longer where products add to sums.
-            let joined = rewrite::joined(&step.graph, &rewrite::added(&step.graph)).graph;
-            Ok(Least::of(question.machine(), &step.joined_as(&joined)))
+        let least = |again: &Recompute| {
+            let make = || {
+                let forward = self.of(question, self.fewest)?;
+                let (step, _) = forward.step(Some(again))?;
+                // No plan takes longer where products add to sums.
+                let joined = rewrite::joined(&step.graph, &rewrite::added(&step.graph)).graph;
+                Ok(Least::of(question.machine(), &step.joined_as(&joined)))
+            };
+            kept(&self.leasts, again.to_string(), make)
         };
-        let least = kept(&self.leasts, setup.recompute.to_string(), make)?;
-        Ok(least.shared(exact(setup.micro_batches) / exact(self.fewest)))
+        let mut least_of = Least::clone(&*least(&setup.recompute)?);
+        if !question.again_alike() {
+            // A block may compute nothing again, where others keep less.
+            least_of = least(&Recompute::Nothing)?.keeping(&least_of);
+        }
+        Ok(least_of.shared(exact(setup.micro_batches) / exact(self.fewest)))
     }
 
     pub(super) fn of(&self, question: &Question<'_>, micro_batches: u64) -> Result<Arc<Forward>, Failure> {

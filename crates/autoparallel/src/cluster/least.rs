@@ -80,6 +80,11 @@ impl Least {
         least
     }
 
+    /// The same, where as little is kept as of other steps of the model, and no more is done than here.
+    pub(super) fn keeping(&self, other: &Self) -> Self {
+        Self { kept: other.kept, ..*self }
+    }
+
     /// The same of so many times as many micro-batches, which have as much less each: arithmetic and what is kept become
     /// less with examples, and what is read of parameters does not.
     pub(super) fn shared(&self, times: f64) -> Self {

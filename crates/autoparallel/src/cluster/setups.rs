@@ -72,6 +72,17 @@ impl Chosen {
         self.meshes.windows(2).all(|two| two[0] == two[1])
     }
 
+    /// The same in words, where this is computed again.
+    pub(super) fn in_words(&self, recomputed: &str) -> String {
+        let Self { meshes, micro_batches, rules, .. } = self;
+        let of_run =
+            |run: &[Mesh]| format!("{} of mesh {}", counted(run.len(), "group"), crate::mesh::sizes(&run[0]));
+        let groups: Vec<String> = meshes.chunk_by(|a, b| a == b).map(of_run).collect();
+        let rules = rules.as_ref().map_or(String::new(), |it| format!(", {} parallel", limits::in_words(it)));
+        let micro_batches = counted(*micro_batches, "micro-batch");
+        format!("{}, {micro_batches}, recompute {recomputed}{rules}", groups.join(", "))
+    }
+
     /// That of a setup.
     pub(super) fn of(setup: &Setup) -> Self {
         let Setup { groups, mesh, micro_batches, recompute, rules } = setup.clone();
@@ -91,14 +102,7 @@ impl Chosen {
 
 impl fmt::Display for Chosen {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let Self { meshes, micro_batches, recompute, rules } = self;
-        for (number, run) in meshes.chunk_by(|a, b| a == b).enumerate() {
-            let comma = if number > 0 { ", " } else { "" };
-            let groups = counted(run.len(), "group");
-            write!(f, "{comma}{groups} of mesh {}", crate::mesh::sizes(&run[0]))?;
-        }
-        write!(f, ", {}, recompute {recompute}", counted(*micro_batches, "micro-batch"))?;
-        rules.as_ref().map_or(Ok(()), |rules| write!(f, ", {} parallel", limits::in_words(rules)))
+        f.write_str(&self.in_words(&self.recompute.to_string()))
     }
 }
 

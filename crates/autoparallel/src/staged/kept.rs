@@ -123,7 +123,10 @@ impl<'a> Cutting<'a> {
             // What other stages keep is nothing to this one.
             let own: Cow<'_, Graph> = Cow::Owned(joined_as(&step.graph, &plan.graph).graph);
             if nameless(&own) != nameless(&plan.graph) {
-                return Err(Failure::internal("train", "a stage is another one where other stages keep less"));
+                return Err(Failure::internal(
+                    "train",
+                    "a stage is another one where other stages keep less",
+                ));
             }
         }
         Ok(Arc::new(derived))

@@ -46,7 +46,11 @@ fn each_case_is_asked_of_each_build() {
     );
     assert_eq!(report.lines[1]["seconds"], 3.0);
     assert!(report.text.contains("| torchtitan | llama3_8b | h100-80g-2048x | 2.000 s | 2.500 s | 1234 | "));
-    assert!(report.text.contains("steps 1.500 x in the mean, 1.500 x at most; of 4 cases"), "{}", report.text);
+    assert!(
+        report.text.contains("steps 1.500 x in the mean, 1.500 x at most; of 4 cases"),
+        "{}",
+        report.text
+    );
 }
 
 #[test]

@@ -231,7 +231,7 @@ pub(super) fn cluster(
     let Settled { answer, led } =
         answer((arguments, &file), machines, examples, arguments.target.memory(), context.progress)?;
     let found = led.unwrap_or_else(|| of_all(&answer, machines));
-    let mut before = format!("chosen     {}; {found}\n", answer.chosen);
+    let mut before = format!("chosen     {}; {found}\n", answer.in_words());
     let capacity = arguments.target.memory().or_else(|| Some(machines.single()?.usable_memory().0));
     if let (Some(runtime), Some(capacity)) = (arguments.runtime, capacity)
         && answer.pipeline.capacity < capacity

@@ -102,7 +102,7 @@ fn ways_to_keep_are_corners_from_much_to_little() {
         most = most.max(found.len());
         let mut before = None;
         for way in &found {
-            let Recompute::AllBut(kept) = way else { unreachable!("some is kept") };
+            let Recompute::AllBut(kept) = &way.again else { unreachable!("some is kept") };
             let Some((bytes, time)) = cost_of(&items, &ways, kept) else {
                 unreachable!("what is kept suffices: {items:?}, {way:?}")
             };
