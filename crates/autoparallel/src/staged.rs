@@ -234,7 +234,7 @@ pub fn staged(
 }
 
 /// The cheapest pipeline whose stages start at these blocks. Where it is not said what is computed again of blocks, each
-/// keeps what it may; where the same is of all blocks, or nothing is found so, as little again as fits.
+/// keeps what it may; where the same is of all blocks, as little again as fits.
 fn of_cut(
     forward: &Forward,
     file: &plan::ModelFile,
@@ -247,25 +247,26 @@ fn of_cut(
     let all = match forward.recipe.recompute.len() == forward.blocks() {
         true => vec![Again::Given],
         false if wanted.alike => alike.to_vec(),
+        // Among more a search may miss what it finds among fewer.
         false => [Again::Each].into_iter().chain(alike[1..].iter().cloned()).collect(),
     };
+    let is_each = all[0] == Again::Each;
+    let keeps_all = |it: &Pipeline| it.recipe.recompute.iter().all(|it| *it == Recompute::Nothing);
+    let mut best: Option<Pipeline> = None;
     let mut refused = None;
     for again in all {
         let step = Cutting::of(forward, &first, &again)?;
-        let mut best: Option<Pipeline> = None;
         for order in orders(&wanted.order) {
             let schedule = ordered(&order, wanted, groups, step.recipe.micro_batches)?;
             match made(&step, file, wanted, (&first, schedule), say) {
                 Ok(pipeline) => {
                     plan::check_pipeline(&pipeline).map_err(|error| Failure::internal("plan", error))?;
-                    let is_faster = best.as_ref().is_none_or(|best| pipeline.seconds() < best.seconds());
-                    // An order that holds less may have room for what is kept.
-                    let keeps = !step.chooses()
-                        || pipeline.recipe.recompute.iter().all(|it| *it == Recompute::Nothing);
-                    if is_faster {
+                    // An order that holds less has room for more that is kept.
+                    let is_last = !step.chooses() || keeps_all(&pipeline);
+                    if best.as_ref().is_none_or(|best| pipeline.seconds() < best.seconds()) {
                         best = Some(pipeline);
                     }
-                    if keeps {
+                    if is_last {
                         break;
                     }
                 }
@@ -273,11 +274,11 @@ fn of_cut(
                 Err(failure) => refused = Some(failure),
             }
         }
-        if let Some(best) = best {
-            return Ok(best);
+        if best.as_ref().is_some_and(|best| !is_each || keeps_all(best)) {
+            break;
         }
     }
-    Err(refused.unwrap_or_else(|| Failure::internal("plan", "no pipeline was tried")))
+    best.ok_or_else(|| refused.unwrap_or_else(|| Failure::internal("plan", "no pipeline was tried")))
 }
 
 fn ordered(

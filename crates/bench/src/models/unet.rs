@@ -71,6 +71,7 @@ fn losses(stages: u64, devices: u64, kind: Kind) -> Vec<f64> {
         first: None,
         fixed: &[],
         rules: None,
+        alike: false,
     };
     let header = plan::ModelFile { path: String::new(), sha256: file.sha256.clone(), dims: vec![] };
     let made = staged(&forward, &header, &wanted, &|_| {}).expect("fits");
