@@ -7,9 +7,9 @@
 use std::sync::Mutex;
 
 use files::Failure;
-use lower::LowerError;
+use lower::{Least, LowerError};
 use plan::{MachineName, Plan};
-use search::{Cut, PlanError, Prices, Request, Trail, UNBOUNDED};
+use search::{Beside, Cut, PlanError, Prices, Request, Trail, UNBOUNDED};
 
 use crate::prepared::Prepared;
 use crate::rows::{brings_together, may_be_split};
@@ -29,6 +29,8 @@ struct Question<'a> {
     prices: &'a dyn Prices,
     /// Whether what programs place is held against the memory, and not what the search counts.
     places: bool,
+    /// What a device holds of a plan.
+    holds: &'a search::Holds<'a>,
     /// What searches before have seen.
     trail: Option<&'a Mutex<Trail>>,
     /// Whether the program is planned for itself, and not as one of many stages or setups.
@@ -45,15 +47,25 @@ pub fn placed(
     target: &Target<'_>,
     prices: &dyn Prices,
 ) -> Result<Plan, Failure> {
-    planned(prepared, file, target, prices).map_err(|error| match error.last() {
-        PlanError::Memory(error) => Failure::internal("lower", error),
-        _ => refusal(target, &error),
-    })
+    planned(prepared, file, target, prices).map_err(|error| refusal(target, &error))
 }
 
 /// What the programs of a plan place on a device if nothing is exchanged ahead of its use (bytes).
 pub fn least(plan: &Plan) -> Result<u64, String> {
+    Ok(apart(plan)?.bytes())
+}
+
+/// The same, by region.
+fn apart(plan: &Plan) -> Result<Least, String> {
     lower::least(plan).map_err(|error| of_lowering(plan, &error))
+}
+
+/// What a device then holds of a plan and of what another program holds beside it: what is at rest in both alike is
+/// there once, and so is the memory of a step (bytes).
+pub fn least_beside(plan: &Plan, beside: &Beside) -> Result<u64, String> {
+    let Least { resident, arena } = apart(plan)?;
+    let shared = beside.shared(plan).into_iter().map(|it| it.next_multiple_of(lower::ALIGNMENT)).sum::<u64>();
+    Ok(beside.resident + resident.saturating_sub(shared) + arena.max(beside.arena))
 }
 
 /// What is wrong with a plan that has no programs.
@@ -72,8 +84,11 @@ pub fn planned(
     prices: &dyn Prices,
 ) -> Result<Plan, PlanError> {
     let seen = Mutex::default();
-    Question { trail: Some(&seen), is_alone: true, ..Question::new(prepared, file, target, prices) }
-        .answered()
+    let question = Question::new(prepared, file, target, prices);
+    let beside = prepared.pinned.as_ref().map(|it| &it.beside);
+    let both = |plan: &Plan| beside.map_or_else(|| least(plan), |beside| least_beside(plan, beside));
+    let holds: &search::Holds<'_> = if question.places { &both } else { &search::counted };
+    Question { trail: Some(&seen), is_alone: true, holds, ..question }.answered()
 }
 
 /// The same, from what searches of the same program on the same mesh have seen, to which this one adds, unless less is
@@ -86,7 +101,9 @@ pub(crate) fn planned_after(
     prices: &dyn Prices,
 ) -> Result<Plan, PlanError> {
     let question = Question::new(prepared, file, target, prices);
-    Question { trail: Some(trail), enough, places: places && question.places, ..question }.answered()
+    let places = places && question.places;
+    let holds: &search::Holds<'_> = if places { &least } else { &search::counted };
+    Question { trail: Some(trail), enough, places, holds, ..question }.answered()
 }
 
 /// What blocks may be.
@@ -117,6 +134,7 @@ impl<'a> Question<'a> {
             prices,
             // The programs of one plan do not show what other micro-batches under way take.
             places: target.live == search::Live::ONE,
+            holds: &search::counted,
             trail: None,
             is_alone: false,
             enough: &|_| false,
@@ -144,7 +162,7 @@ impl<'a> Question<'a> {
         if let Some(plan) = whole.as_mut().filter(|_| capacity < UNBOUNDED) {
             // How far exchanges go ahead depends on what memory there is.
             plan.capacity = capacity;
-            let least = self.holds()(plan).map_err(PlanError::Memory)?;
+            let least = (self.holds)(plan).map_err(PlanError::Memory)?;
             wanted = search::wanted(plan, self.target.live, least);
         }
         match whole {
@@ -154,11 +172,6 @@ impl<'a> Question<'a> {
                 self.chosen(self.variants(whole.as_ref(), missing).as_ref())
             }
         }
-    }
-
-    /// What a device holds of a plan.
-    fn holds(&self) -> &'a search::Holds<'a> {
-        if self.places { &least } else { &search::counted }
     }
 
     /// The fastest plan that keeps everything, however much that is: its programs are not placed. Nothing where
@@ -295,7 +308,7 @@ impl<'a> Question<'a> {
             pinned: prepared.pinned.as_ref(),
             fixed: &prepared.fixed,
             trail,
-            memory: self.holds(),
+            memory: self.holds,
             enough,
         }
     }

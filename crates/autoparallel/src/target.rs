@@ -107,6 +107,9 @@ pub fn does_not_fit(refused: &Failure) -> bool {
 
 /// Why there is no plan, and what would help.
 pub fn refusal(target: &Target<'_>, error: &PlanError) -> Failure {
+    if let PlanError::Memory(error) = error.last() {
+        return Failure::internal("lower", error);
+    }
     let why = why(target, error);
     Failure::input(format!("no plan on mesh {}", sizes(target.mesh)), why)
 }

@@ -81,7 +81,7 @@ fn of_generation(
     let wanted = planned::Wanted {
         machine: &machine,
         ways: vec![(mesh, Some(rules))],
-        capacity: generation.decode.capacity,
+        capacity: generation.capacity,
         steps: Steps::One,
         layout: None,
     };

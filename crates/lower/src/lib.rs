@@ -48,7 +48,7 @@ pub use build::{footprint, lower};
 pub use error::LowerError;
 pub use grouped::{Grouped, grouped};
 pub use issue::{Issued, Stalled, issue_order};
-pub use memory::{least, memory};
+pub use memory::{Least, least, memory};
 pub use pipeline::{Pipelined, pipeline, pipelined};
 pub use program::{
     Event, Instruction, Port, Preparation, Program, Repeated, RepeatedPart, Stream, Turn, Whole,

@@ -97,12 +97,29 @@ pub fn memory(plan: &Plan) -> Result<Vec<Holding>, LowerError> {
     Ok(shown.collect())
 }
 
-/// What a device would hold if nothing were exchanged ahead of its use (bytes), which is found much sooner than
+/// What a device would hold if nothing were exchanged ahead of its use, which is found much sooner than
 /// [`memory`]: all of that is no more than this, or than the plan's capacity.
-pub fn least(plan: &Plan) -> Result<u64, LowerError> {
+pub fn least(plan: &Plan) -> Result<Least, LowerError> {
     let facts = Facts::of(plan)?;
     let program = in_place::reduced(built(plan, &facts, &Ends::default(), 0)?.program);
-    Ok(arena::in_order(program).built)
+    let Program { resident, arena, .. } = arena::in_order(program).program;
+    Ok(Least { resident, arena })
+}
+
+/// What a device holds of a program, by region.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Least {
+    /// What is at rest (bytes).
+    pub resident: u64,
+    /// What a step takes besides (bytes).
+    pub arena: u64,
+}
+
+impl Least {
+    /// Both together (bytes).
+    pub fn bytes(self) -> u64 {
+        self.resident + self.arena
+    }
 }
 
 fn at_rest_for(kind: Kind) -> Use {

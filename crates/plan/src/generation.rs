@@ -18,6 +18,9 @@ pub struct Generation {
     pub prefill: Option<Plan>,
     /// The step of one new token.
     pub decode: Plan,
+    /// What a device can hold of both steps, which take turns (bytes). A plan whose step may hold less leaves room for
+    /// what the other one has at rest.
+    pub capacity: u64,
 }
 
 /// What the inputs and outputs of a decoder are, by name, and where new entries of its cache come.
@@ -127,6 +130,11 @@ impl Generation {
     pub fn plans(&self) -> impl Iterator<Item = (&'static str, &Plan)> {
         let prefill = self.prefill.iter().map(|plan| ("prefill", plan));
         prefill.chain([("decode", &self.decode)])
+    }
+
+    /// The least of what a device can hold of one of the plans (bytes).
+    pub fn least_capacity(&self) -> u64 {
+        self.plans().map(|(_, plan)| plan.capacity).min().unwrap_or(0)
     }
 
     /// The model file.

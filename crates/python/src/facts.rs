@@ -3,7 +3,7 @@
 use std::path::Path;
 
 use cost_models::throughput::Throughput;
-use driver::generation::planned::held;
+use driver::generation::together::held;
 use files::{Failure, machine, plan_file};
 use plan::json::Content;
 use plan::{Generation, Pipeline, Plan};

@@ -35,6 +35,7 @@ use std::sync::Arc;
 use planner_ir::{Graph, Layout, Mesh, NodeId, Phase, Source, ValueId};
 use rewrite::{Added, Space};
 
+use crate::beside::AtRest;
 use crate::clocks::Weights;
 use crate::manner::Whole;
 use crate::prices::Prices;
@@ -142,13 +143,13 @@ struct Assembly<'a> {
 /// The layouts in which values are at rest or returned.
 type Fixed<'a> = BTreeMap<ValueId, &'a Layout>;
 
-/// The problem of a section, with these micro-batches under way.
+/// The problem of a section, with these micro-batches under way, where another program has some of it at rest.
 pub(crate) fn assemble<'a>(
     section: &'a Section,
     space: &'a Space,
     mesh: &Mesh,
     (prices, found, weights): (&dyn Prices, &Found<'a>, Weights),
-    (counted, live): (&Counted, crate::live::Live),
+    (counted, live, there): (&Counted, crate::live::Live, &AtRest),
     fixed: Fixed<'_>,
 ) -> Assembled {
     let graph = &section.graph;
@@ -199,7 +200,7 @@ pub(crate) fn assemble<'a>(
     assembly.add_rests(prices);
     assembly.add_edges();
     assembly.add_joints(prices);
-    assembly.add_memory(counted, live);
+    assembly.add_memory(counted, live, there);
     assembly.assembled
 }
 

@@ -36,6 +36,7 @@ mod ways;
 mod clocks;
 mod manner;
 mod slots;
+mod beside;
 mod assemble;
 mod compose;
 mod request;
@@ -46,6 +47,7 @@ mod planner;
 mod priced;
 mod ruled;
 
+pub use beside::Beside;
 pub use bound::Trail;
 pub use compose::{early, kept, memory as held};
 pub use fixed::{Fixed, FixedError, names};

@@ -10,6 +10,7 @@ use rayon::prelude::*;
 use rewrite::{Offer, Space, SpaceError, Spaces};
 
 use crate::assemble::{Assembled, Counted, Held, assemble};
+use crate::beside::AtRest;
 use crate::chain::{Chain, Global, Segment, Shared, unite};
 use crate::clocks::Weights;
 use crate::fixed::{FixedError, Kept, allowed, keep};
@@ -31,6 +32,10 @@ pub(crate) struct Prepared<'a> {
     fixed: Vec<Kept>,
     /// For each section, whether blocks may not be of it.
     forbidden: Vec<bool>,
+    /// For each section, what of it another program has at rest.
+    there: Vec<AtRest>,
+    /// What another program has at rest, and what its steps take besides (bytes).
+    others: [u64; 2],
 }
 
 impl<'a> Prepared<'a> {
@@ -55,6 +60,8 @@ impl<'a> Prepared<'a> {
         let pairs = cut.sections.par_iter().zip(&mut spaces);
         pairs.for_each(|(section, space)| settle(section, space, mesh, prices));
         let turn = turn(&cut);
+        let beside = pinned.map(|it| it.beside.values(cut.graph)).unwrap_or_default();
+        let there: Vec<AtRest> = cut.sections.iter().map(|section| AtRest::of(section, &beside)).collect();
         let found = Found::default();
         let pairs = cut.sections.par_iter().zip(&spaces).enumerate();
         let assembled = pairs.map(|(index, (section, space))| {
@@ -66,11 +73,13 @@ impl<'a> Prepared<'a> {
             let whole = |own: ValueId| section.repetitions.first().map(|it| it.values[own.0]);
             let layout = |own: ValueId| Some((own, *values.get(&whole(own)?)?));
             let fixed = held(section, &names).into_iter().filter_map(layout).collect();
-            assemble(section, space, mesh, (prices, &found, weights), (&counted, live), fixed)
+            let memory = (&counted, live, &there[index]);
+            assemble(section, space, mesh, (prices, &found, weights), memory, fixed)
         });
         let assembled = assembled.collect();
         let forbidden = vec![false; cut.sections.len()];
-        Ok(Self { cut, spaces, assembled, fixed, forbidden })
+        let others = pinned.map_or([0, 0], |it| [it.beside.resident, it.beside.arena]);
+        Ok(Self { cut, spaces, assembled, fixed, forbidden, there, others })
     }
 
     /// The boundary of a section.
@@ -116,7 +125,7 @@ impl<'a> Prepared<'a> {
                 globals.resize(it.number + 1, None);
             }
             // Several values may have one number: what is at rest counts.
-            let global = global_of(&self.cut, section, &self.spaces[index], it.value, held);
+            let global = self.global_of(index, it.value, held);
             let before = globals[it.number].take().filter(|before| before.resident.iter().any(|&it| it > 0));
             globals[it.number] = before.or(Some(global));
         }
@@ -124,7 +133,25 @@ impl<'a> Prepared<'a> {
         if self.forbidden[index] {
             problem.times.iter_mut().for_each(|times| times.fill(f64::INFINITY));
         }
+        // Steps take turns in one memory: it is as large as the other program's, whatever this one holds in its own.
+        if index == 0 && self.others[1] > 0 {
+            problem.windows.push(self.others[1]);
+        }
         Segment { problem, ..self.boundary(index) }
+    }
+
+    /// A shared value: resident, once, if it is at rest in the whole program too.
+    fn global_of(&self, index: usize, value: ValueId, held: &Held) -> Global {
+        let (section, space) = (&self.cut.sections[index], &self.spaces[index]);
+        let whole = section.repetitions[0].values[value.0];
+        let at_rest = !matches!(self.cut.graph.value(whole).source, Source::Result { .. });
+        let bytes = |&layout: &usize| {
+            let layout = &space.layouts[value.0][layout];
+            let local = layout.local_bytes(section.graph.type_of(value));
+            if at_rest { self.there[index].bytes(value, layout, local) } else { 0 }
+        };
+        let resident: Vec<u64> = held.layouts.iter().map(bytes).collect();
+        Global { times: vec![0.0; resident.len()], resident }
     }
 
     /// Whether a section is the same in another program, whatever seconds count.
@@ -157,8 +184,11 @@ pub(crate) fn chain(programs: &[Prepared<'_>], kinds: &[Vec<usize>], weights: &W
         let segment = |&it: &usize| programs[it].segment(index, weights, &mut globals);
         segments.push(unite(kinds.iter().map(segment).collect()));
     }
-    let unused = || Global { times: vec![0.0], resident: vec![0] };
-    Chain { globals: globals.into_iter().map(|it| it.unwrap_or_else(unused)).collect(), segments }
+    let one = |bytes: u64| Global { times: vec![0.0], resident: vec![bytes] };
+    let mut globals: Vec<Global> = globals.into_iter().map(|it| it.unwrap_or_else(|| one(0))).collect();
+    let others = programs.first().map_or(0, |it| it.others[0]);
+    globals.extend((others > 0).then(|| one(others)));
+    Chain { globals, segments }
 }
 
 /// Forbids a block of one program where it has no such operation as something is fixed of in another one,
@@ -241,16 +271,4 @@ fn turn(cut: &Cut<'_>) -> Option<(usize, Range<usize>)> {
     let first = (1..=turn).rev().take_while(follows).last().map_or(turn, |it| it - 1);
     let end = (turn + 1..only.nodes.len()).take_while(follows).last().unwrap_or(turn) + 1;
     Some((index, first..end))
-}
-
-/// A shared value: resident, once, if it is at rest in the whole program too.
-fn global_of(cut: &Cut<'_>, section: &Section, space: &Space, value: ValueId, held: &Held) -> Global {
-    let whole = section.repetitions[0].values[value.0];
-    let at_rest = !matches!(cut.graph.value(whole).source, Source::Result { .. });
-    let bytes = |&layout: &usize| {
-        let local = space.layouts[value.0][layout].local_bytes(section.graph.type_of(value));
-        if at_rest { local } else { 0 }
-    };
-    let resident: Vec<u64> = held.layouts.iter().map(bytes).collect();
-    Global { times: vec![0.0; resident.len()], resident }
 }

@@ -8,6 +8,7 @@ use plan::{MachineName, ModelFile, Plan};
 use planner_ir::{Graph, Layout, Mesh, Source, ValueId};
 use rewrite::{Offer, SpaceError, Steps};
 
+use crate::beside::Beside;
 use crate::bound::{Trail, is_far};
 use crate::fixed::{Fixed, FixedError};
 use crate::live::Live;
@@ -51,13 +52,15 @@ pub struct Request<'a> {
     pub enough: &'a dyn Fn(&Plan) -> bool,
 }
 
-/// Inputs and outputs whose layout is not to be chosen: programs that hand them to one another without
-/// a move hold them alike.
-#[derive(Clone, Debug, PartialEq, Eq)]
+/// What is given by another program on the same devices: the layout of inputs and outputs, for programs that hand them
+/// to one another without a move hold them alike; and what it holds besides.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Pinned {
     /// The layout in which each is at rest, or returned, by the names of inputs and outputs, all of them that equal
     /// blocks have; it owes nothing.
     pub layouts: BTreeMap<String, Layout>,
+    /// What the other program holds, whose steps take turns with those of this one.
+    pub beside: Beside,
 }
 
 impl Pinned {

@@ -2,13 +2,13 @@
 
 use autoparallel::mesh;
 use cost_models::machine::Machine;
-use cost_models::quantity;
 use files::{Failure, Say};
 use plan::{Cache, Form, Generation, ModelFile, Plan};
 use planner_ir::{Graph, Layout, Mesh, Source, Type, parse_layout};
 use rewrite::{Splits, Steps, plain_layouts};
-use search::{Live, Pinned, Rules};
+use search::{Beside, Live, Pinned, Rules};
 
+use super::fitted::{Nearest, Refused, Token, fitted};
 use crate::pipeline::{self, Prepared, Target};
 use crate::ways::{Way, keeps};
 
@@ -39,154 +39,68 @@ pub struct Wanted<'a> {
 /// (seconds).
 pub type Tried = (Mesh, Layout, f64);
 
-/// What each of both plans may take of a device's memory, tried one after the other where those that take more
-/// do not fit beside each other (sixteenths).
-const SHARES: [u64; 5] = [16, 14, 12, 10, 8];
-
-/// Why there are no plans of both steps.
-struct Refused {
-    failure: Failure,
-    /// Whether each fits alone.
-    is_apart: bool,
-}
-
 /// The plans in which a step of one token is fastest, among all in which all parts of the cache have
 /// one layout that splits no places; and the layouts that were tried. Both fit beside each other.
-///
-/// Prompts are planned in the layout that is best for single tokens: of these there are more.
 pub fn planned(
     cache: &Cache,
-    mut prefill: Option<Step>,
+    prefill: Option<Step>,
     mut decode: Step,
     wanted: &Wanted<'_>,
     say: &Say<'_>,
 ) -> Result<(Generation, Vec<Tried>), Failure> {
-    let mut first = None;
-    for share in SHARES {
-        let each = Wanted { capacity: wanted.capacity / SHARES[0] * share, ..wanted.clone() };
-        let each = if share == SHARES[0] { wanted } else { &each };
-        match of_share(cache, prefill.as_mut(), &mut decode, (each, wanted.capacity), say) {
-            Ok(done) => return Ok(done),
-            Err(Refused { failure, is_apart: true }) => first = first.or(Some(failure)),
-            Err(Refused { failure, .. }) => return Err(first.unwrap_or(failure)),
-        }
-    }
-    Err(none(first))
-}
-
-/// The same, where each plan may take so much, and both of them together this capacity (bytes).
-fn of_share(
-    cache: &Cache,
-    prefill: Option<&mut Step>,
-    decode: &mut Step,
-    (wanted, capacity): (&Wanted<'_>, u64),
-    say: &Say<'_>,
-) -> Result<(Generation, Vec<Tried>), Refused> {
-    let fails = |failure| Refused { failure, is_apart: false };
-    let mut found: Vec<(Plan, Layout, Option<&Rules>)> = Vec::new();
-    let (mut refused, mut is_apart) = (None, false);
+    let mut nearest = Nearest::default();
+    let mut tokens = Vec::new();
     for (mesh, rules) in &wanted.ways {
         let rules = rules.as_ref();
         let layouts = keeps(rules, mesh, layouts(cache, &decode.prepared.graph, mesh));
-        for layout in chosen(wanted, layouts, mesh).map_err(fails)? {
+        for layout in chosen(wanted, layouts, mesh)? {
             let kept = layout.display(mesh).to_string();
             say(format!("planning a token on mesh {}, the cache {kept}", mesh::sizes(mesh)).into());
-            match plan_of(cache, decode, &layout, (mesh, rules), wanted) {
-                Ok(plan) => found.push((plan, layout, rules)),
-                Err(failure @ Failure::Usage(_)) => return Err(fails(failure)),
-                Err(failure) => refused = Some(failure),
+            match plan_of(cache, &mut decode, (mesh, &layout, rules), Beside::default(), wanted) {
+                Ok(plan) => tokens.push(Token { plan, layout, rules, arena: 0, rounds: 0 }),
+                Err(Refused { failure: failure @ Failure::Usage(_), .. }) => return Err(failure),
+                Err(refused) => nearest.note(refused),
             }
         }
     }
-    found.sort_by(|(a, ..), (b, ..)| a.seconds().total_cmp(&b.seconds()));
-    let tried = found.iter().map(|(plan, layout, _)| (plan.mesh.clone(), layout.clone(), plan.seconds()));
+    tokens.sort_by(|a, b| a.plan.seconds().total_cmp(&b.plan.seconds()));
+    let tried = tokens.iter().map(|it| (it.plan.mesh.clone(), it.layout.clone(), it.plan.seconds()));
     let tried: Vec<Tried> = tried.collect();
-    let Some(prefill) = prefill else {
-        let decode = found.into_iter().next().map(|(plan, ..)| plan);
-        let decode = decode.ok_or_else(|| fails(none(refused)))?;
-        return Ok((Generation { cache: cache.clone(), prefill: None, decode }, tried));
-    };
-    for (decode, layout, rules) in found {
-        let mesh = decode.mesh.clone();
-        say(format!("planning prompts on mesh {}", mesh::sizes(&mesh)).into());
-        let prompts = match plan_of(cache, prefill, &layout, (&mesh, rules), wanted) {
-            Ok(plan) => Plan { capacity, ..plan },
-            Err(failure) => {
-                refused = Some(failure);
-                continue;
-            }
-        };
-        let decode = Plan { capacity, ..decode };
-        let generation = Generation { cache: cache.clone(), prefill: Some(prompts), decode };
-        match fit_together(&generation) {
-            Ok(_) => return Ok((generation, tried)),
-            Err(failure) => {
-                is_apart = true;
-                refused = Some(failure);
-            }
+    let generation = match prefill {
+        Some(prefill) if !tokens.is_empty() => {
+            fitted(cache, (prefill, decode), (tokens, nearest), wanted, say)?
         }
-    }
-    Err(Refused { failure: none(refused), is_apart })
-}
-
-/// What a device holds of both steps (bytes): what is alike at rest is there once, and so is the memory of a
-/// step, for they take turns.
-pub fn held(generation: &Generation) -> Result<u64, Failure> {
-    // All ranks have the same instructions over buffers of the same sizes.
-    let tokens = pipeline::alike(&generation.decode)?.program;
-    let Some(prefill) = &generation.prefill else { return Ok(tokens.resident + tokens.arena) };
-    Ok(run::held_beside(&tokens, &pipeline::alike(prefill)?.program))
-}
-
-/// Refuses plans of prompts and of single tokens that do not fit beside each other: ranks hold both. What a
-/// device holds of them ([`held`]).
-pub fn fit_together(generation: &Generation) -> Result<u64, Failure> {
-    let capacity = generation.plans().map(|(_, plan)| plan.capacity).min().unwrap_or(0);
-    let together = held(generation)?;
-    if together <= capacity {
-        return Ok(together);
-    }
-    let alone = |(name, plan): (&str, &Plan)| {
-        let program = pipeline::alike(plan)?.program;
-        Ok(format!("{} of {name}", quantity::bytes(program.resident + program.arena)))
+        _ => {
+            let decode = tokens.into_iter().next().map(|it| it.plan).ok_or_else(|| nearest.failure())?;
+            Generation { cache: cache.clone(), prefill: None, decode, capacity: wanted.capacity }
+        }
     };
-    let alone: Vec<String> = generation.plans().map(alone).collect::<Result<_, Failure>>()?;
-    Err(Failure::Input(format!(
-        "the steps of prompts and of single tokens do not fit beside each other: a device holds {}, {} in all, and \
-         may hold {}: {} bytes are missing; fewer tokens of prompts at once (`--prompt`), a smaller `--batch` or \
-         `--context` would help",
-        alone.join(" and "),
-        quantity::bytes(together),
-        quantity::bytes(capacity),
-        together - capacity
-    )))
+    Ok((generation, tried))
 }
 
-fn none(refused: Option<Failure>) -> Failure {
-    refused.unwrap_or_else(|| {
-        Failure::Input(
-            "no layout of the cache is as the runtime of `--for` keeps it: expected as many sequences as data \
-             parallel devices or a multiple; another `--batch`, another `--mesh` or fewer devices would help"
-                .to_owned(),
-        )
-    })
-}
-
-fn plan_of(
+/// The plan of a step, of which what is beside it takes its part of the memory.
+pub(super) fn plan_of(
     cache: &Cache,
     step: &mut Step,
-    layout: &Layout,
-    (mesh, rules): (&Mesh, Option<&Rules>),
+    (mesh, layout, rules): (&Mesh, &Layout, Option<&Rules>),
+    beside: Beside,
     wanted: &Wanted<'_>,
-) -> Result<Plan, Failure> {
+) -> Result<Plan, Refused> {
     let layouts = parts(cache, &step.prepared.graph);
     let layouts = layouts
         .into_iter()
         .filter_map(|(name, form, type_)| Some((name.to_owned(), own(layout, form, mesh, type_)?)));
-    step.prepared.pinned = Some(Pinned { layouts: layouts.collect() });
+    step.prepared.pinned = Some(Pinned { layouts: layouts.collect(), beside });
     let &Wanted { machine, capacity, steps, .. } = wanted;
     let target = Target { machine, mesh, capacity, steps, live: Live::ONE, rules };
-    pipeline::plan(&step.prepared, &step.header, &target, &mut |_, _| {})
+    let prices = pipeline::prices(&target)?;
+    let plan = pipeline::planned(&step.prepared, &step.header, &target, &prices);
+    let plan = plan.map_err(|error| Refused {
+        needs: error.needs(),
+        failure: pipeline::refusal(&target, &error),
+    })?;
+    plan::check(&plan).map_err(|error| Failure::internal("plan", error))?;
+    Ok(plan)
 }
 
 /// The layout that is asked for, or all.

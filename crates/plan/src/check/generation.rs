@@ -1,4 +1,4 @@
-//! Rules of generation: roles, kept, same, and those of each step's plan.
+//! Rules of generation: roles, kept, same, capacity, and those of each step's plan.
 
 use std::collections::BTreeSet;
 
@@ -9,7 +9,7 @@ use crate::generation::{Cache, Form, Generation, Growth, Kept, input, output};
 use crate::plan::Plan;
 
 /// The names of the rules of generation, besides those of plans.
-pub const GENERATION_RULES: [&str; 3] = ["roles", "kept", "same"];
+pub const GENERATION_RULES: [&str; 4] = ["roles", "kept", "same", "capacity"];
 
 /// Whether plans of generation obey the rules: each is right, what the cache says of inputs and outputs
 /// holds in both, and both hold what is kept alike.
@@ -28,6 +28,11 @@ pub fn check_generation(generation: &Generation) -> Result<(), Violations> {
         for (name, plan) in generation.plans() {
             roles(name, plan, &generation.cache, &mut found);
             kept(name, plan, &generation.cache, &mut found);
+            if plan.capacity > generation.capacity {
+                let both = generation.capacity;
+                let message = format!("it may hold {} bytes, both steps together {both}", plan.capacity);
+                found.add("capacity", name, message);
+            }
         }
         same(generation, &mut found);
     }
@@ -183,7 +188,7 @@ fn before(part: &Kept, left: &Type, width: u64, cache: &Cache) -> Result<Type, S
 
 /// What the two steps have in common.
 fn same(generation: &Generation, found: &mut Violations) {
-    let Generation { cache, prefill: Some(prefill), decode } = generation else { return };
+    let Generation { cache, prefill: Some(prefill), decode, .. } = generation else { return };
     let mut differs = |what: &str, same: bool| {
         if !same {
             found.add("same", "prefill and decode", format!("they differ in {what}"));

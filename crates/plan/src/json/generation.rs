@@ -32,6 +32,7 @@ pub(super) fn body(generation: &Generation) -> file::GenerationBody {
         },
         prefill: generation.prefill.as_ref().map(encode::body),
         decode: encode::body(&generation.decode),
+        capacity: Some(generation.capacity).filter(|it| *it != generation.least_capacity()),
     }
 }
 
@@ -51,7 +52,7 @@ pub(super) fn generation(body: &file::GenerationBody) -> Result<Generation, Read
             Some(file::Form::State) => Form::State,
         },
     };
-    Ok(Generation {
+    let mut generation = Generation {
         cache: Cache {
             tokens: cache.tokens.clone(),
             mask: cache.mask.clone(),
@@ -64,5 +65,8 @@ pub(super) fn generation(body: &file::GenerationBody) -> Result<Generation, Read
         },
         prefill: body.prefill.as_ref().map(decode::plan).transpose()?,
         decode: decode::plan(&body.decode)?,
-    })
+        capacity: 0,
+    };
+    generation.capacity = body.capacity.unwrap_or(generation.least_capacity());
+    Ok(generation)
 }

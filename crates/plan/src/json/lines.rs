@@ -61,13 +61,14 @@ pub(super) fn pipeline(checksum: &str, body: &PipelineBody) -> String {
 
 /// The text of a file of generation.
 pub(super) fn generation(checksum: &str, body: &GenerationBody) -> String {
-    let GenerationBody { cache, prefill, decode } = body;
+    let GenerationBody { cache, prefill, decode, capacity } = body;
     let plan = |plan: &Body| format!("{{\n{}\n  }}", fields(plan));
-    let all = [
+    let mut all = vec![
         ("cache", short(cache)),
         ("prefill", prefill.as_ref().map_or("null".to_owned(), plan)),
         ("decode", plan(decode)),
     ];
+    all.extend(capacity.iter().map(|it| ("capacity", short(it))));
     let all: Vec<String> = all.iter().map(|(name, content)| format!("    \"{name}\": {content}")).collect();
     let header = header(GENERATION_FORMAT, GENERATION_VERSION, checksum);
     format!("{{\n  {header},\n  \"generation\": {{\n{}\n  }}\n}}\n", all.join(",\n"))

@@ -109,7 +109,7 @@ fn plans_of_generation_are_read_as_they_are_written_and_are_as_the_schema_says()
             capacity: u.arbitrary()?,
         };
         let prefill = if u.arbitrary()? { Some(samples::random(u)?) } else { None };
-        let generation = Generation { cache, prefill, decode: samples::random(u)? };
+        let generation = Generation { cache, prefill, decode: samples::random(u)?, capacity: u.arbitrary()? };
         let text = write_generation(&generation);
         assert_eq!(read_any(text.as_bytes()), Ok(Content::Generation(Box::new(generation))));
         assert_eq!(schema.check(&serde_json::from_str(&text).unwrap()), Ok(()));

@@ -41,7 +41,7 @@ pub fn in_words(generation: &Generation, held: u64) -> Vec<String> {
     lines.push(format!(
         "memory     {} of {} on a device, {}",
         quantity::bytes(held),
-        quantity::bytes(generation.decode.capacity),
+        quantity::bytes(generation.capacity),
         if generation.prefill.is_some() { "of both steps, which take turns" } else { "of the step" }
     ));
     lines

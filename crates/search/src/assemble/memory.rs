@@ -21,6 +21,7 @@ use planner_ir::{CROSSING, NodeId, Phase, Source, ValueId};
 use rewrite::Added;
 
 use super::{Assembly, Done, Held as Layouts, Use};
+use crate::beside::AtRest;
 use crate::live::Live;
 use crate::problem::{Held, Live as There};
 use crate::slots::slots;
@@ -39,13 +40,14 @@ pub(crate) enum Counted {
 
 impl Assembly<'_> {
     /// Counts what is there, with these micro-batches under way.
-    pub(super) fn add_memory(&mut self, counted: &Counted, live: Live) {
+    pub(super) fn add_memory(&mut self, counted: &Counted, live: Live, there: &AtRest) {
         let graph = &self.section.graph;
         let moments = self.moments(counted);
         for value in graph.value_ids() {
             if self.is_resident(value) {
                 if let Some(rest) = self.assembled.rest[value.0].clone() {
                     self.add_resident(value, &rest, self.times_received(value, live));
+                    self.leave_out_there(value, &rest, there);
                 }
                 continue;
             }
@@ -128,6 +130,14 @@ impl Assembly<'_> {
         let bytes = self.bytes(value, &held.layouts);
         self.assembled.frame.bytes[bytes].iter_mut().for_each(|it| *it = it.saturating_mul(times));
         self.assembled.frame.resident.push(Held { node: held.node, bytes });
+    }
+
+    /// Leaves out of what was added last what another program has at rest already.
+    fn leave_out_there(&mut self, value: ValueId, rest: &Layouts, there: &AtRest) {
+        let Some(bytes) = self.assembled.frame.resident.last().map(|it| it.bytes) else { return };
+        let layouts = rest.layouts.iter().map(|&it| &self.space.layouts[value.0][it]);
+        let list = self.assembled.frame.bytes[bytes].iter_mut().zip(layouts);
+        list.for_each(|(bytes, layout)| *bytes = there.bytes(value, layout, *bytes));
     }
 
     /// An operation's results, and the operands that it uses last.

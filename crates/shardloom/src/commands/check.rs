@@ -5,7 +5,7 @@ use std::path::Path;
 
 use cost_models::cluster::Cluster;
 use driver::evaluated::Evaluated;
-use driver::generation::planned;
+use driver::generation::together;
 use driver::pipeline::{Target, staged};
 use driver::{derived, pipeline};
 use files::Failure;
@@ -110,9 +110,9 @@ pub(crate) fn check(arguments: &CheckArguments, context: &mut Context<'_, '_>) -
             let rules = ::plan::GENERATION_RULES.len();
             let mut all = Checked::default();
             all.pass(format!("its plans and their cache obey {rules} rules of generation"));
-            let held = planned::fit_together(&generation);
+            let held = together::fit_together(&generation);
             let held = held.map_err(|error| Failure::file(&arguments.plan, error))?;
-            let capacity = generation.decode.capacity;
+            let capacity = generation.capacity;
             all.pass(format!("a device holds {held} bytes of its steps, which take turns, of {capacity}"));
             for (name, plan) in generation.plans() {
                 let of_one = check_plan(plan, Some(&generation.cache), arguments, context)?;

@@ -12,7 +12,7 @@ use ::plan::{Assignment, Generation, Plan};
 use autoparallel::otherwise::{self, Forbidden, Manner, Price};
 use cost_models::machine::Machine;
 use driver::derived;
-use driver::generation::planned::held;
+use driver::generation::together::held;
 use driver::pipeline::{Prepared, Target};
 use files::{Doing, Failure, Of};
 use files::{machine, plan_file, written};

@@ -8,7 +8,7 @@ use ::plan::{Generation, Growth};
 use ::run::RunError;
 use cost_models::quantity;
 use driver::generation::choose::{self, Manner, Place};
-use driver::generation::planned::fit_together;
+use driver::generation::together::fit_together;
 use driver::generation::sequences::{Logits, Sequences};
 use driver::pipeline;
 use files::Failure;

@@ -7,7 +7,7 @@ use ::plan::Plan;
 use ::plan::json::Content;
 use cost_models::cluster::Cluster;
 use cost_models::quantity::bytes;
-use driver::generation::planned::held;
+use driver::generation::together::held;
 use driver::pipeline;
 use files::{Failure, Say};
 use files::{machine, plan_file, written};

@@ -25,6 +25,9 @@ pub(in crate::json) struct GenerationBody {
     #[serde(deserialize_with = "Option::deserialize")]
     pub(in crate::json) prefill: Option<Body>,
     pub(in crate::json) decode: Body,
+    /// Missing where it is the least of what both plans may hold.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(in crate::json) capacity: Option<u64>,
 }
 
 #[derive(Serialize, Deserialize)]
