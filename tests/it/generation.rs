@@ -6,3 +6,4 @@ mod whole; // tokens and logits against those
 pub(crate) mod gpu; // the same on a GPU that is not there
 mod files; // plans of generation as files, and with faults
 mod wrong; // what users do wrong, and what works by the command line
+mod fitted; // both steps in little memory

@@ -2,7 +2,7 @@
 //!
 //! `LAWS=N` tries N programs with each law instead of those that take a few seconds, or those of the long tier.
 
-mod programs; // random programs of repeated layers
+pub(crate) mod programs; // random programs of repeated layers
 mod written; // plans that are written otherwise
 
 use std::collections::BTreeMap;

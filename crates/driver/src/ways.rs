@@ -75,14 +75,8 @@ pub fn of_inference(
     shared: &Shared,
 ) -> Result<Vec<Way>, Failure> {
     let limits = served(runtime)?;
-    let all = limits.ways(shared, machine.devices(), machine.devices_per_node());
-    let all: Vec<(Mesh, Rules)> = all.iter().map(|it| ruled(it, shared)).collect();
-    let same = |mesh: &Mesh| given.is_none_or(|given| sizes(given) == sizes(mesh));
-    let ways: Vec<Way> = all
-        .iter()
-        .filter(|it| same(&it.0))
-        .map(|(mesh, rules)| (mesh.clone(), Some(rules.clone())))
-        .collect();
+    let all = of_server(&limits, machine, shared);
+    let ways = on_mesh(&all, given);
     if !ways.is_empty() {
         return Ok(ways);
     }
@@ -102,6 +96,23 @@ pub fn of_inference(
         limits.title,
         machine.devices()
     )))
+}
+
+/// Those of all servers, and no more: on this mesh if one is given.
+pub fn of_servers(given: Option<&Mesh>, machine: &Machine, shared: &Shared) -> Vec<Way> {
+    let any = ServingLimits { title: "any server", data: true, mixed: true, same_keys: true };
+    on_mesh(&of_server(&any, machine, shared), given)
+}
+
+fn of_server(limits: &ServingLimits, machine: &Machine, shared: &Shared) -> Vec<(Mesh, Rules)> {
+    let all = limits.ways(shared, machine.devices(), machine.devices_per_node());
+    all.iter().map(|it| ruled(it, shared)).collect()
+}
+
+fn on_mesh(all: &[(Mesh, Rules)], given: Option<&Mesh>) -> Vec<Way> {
+    let same = |mesh: &Mesh| given.is_none_or(|given| sizes(given) == sizes(mesh));
+    let on = all.iter().filter(|it| same(&it.0));
+    on.map(|(mesh, rules)| (mesh.clone(), Some(rules.clone()))).collect()
 }
 
 /// The sizes of a mesh's axes along which there are several devices.

@@ -8,10 +8,10 @@ use kernels::Array;
 use planner_ir::{Binary, Contract, DType, Graph, Label, Op, Output, Source, Type, Unary, ValueId};
 
 /// Numbers that a seed decides: the generator splitmix64.
-pub(super) struct Dice(u64);
+pub(crate) struct Dice(u64);
 
 impl Dice {
-    pub(super) fn new(seed: u64) -> Self {
+    pub(crate) fn new(seed: u64) -> Self {
         Self(seed.wrapping_mul(0xd134_2543_de82_ef95))
     }
 
@@ -26,7 +26,7 @@ impl Dice {
         usize::try_from(self.draw() % u64::try_from(count).unwrap()).unwrap()
     }
 
-    fn of<T: Copy>(&mut self, all: &[T]) -> T {
+    pub(crate) fn of<T: Copy>(&mut self, all: &[T]) -> T {
         all[self.below(all.len())]
     }
 }

@@ -8,12 +8,28 @@
 use autoparallel::mesh;
 use cost_models::quantity;
 use files::{Failure, Say};
+use lower::{ALIGNMENT, Least};
 use plan::{Cache, Generation, Plan};
-use planner_ir::Layout;
-use search::{Beside, Rules};
+use planner_ir::{Layout, Mesh};
+use search::{Beside, Live, Pinned, Rules};
 
-use super::planned::{Step, Wanted, plan_of};
+use super::planned::{Step, Wanted, chosen, layouts, own, parts};
 use super::together::{fit_together, held, in_words};
+use crate::pipeline::{self, Target};
+use crate::ways::{Way, keeps};
+
+/// How often a token is planned again with the cache in one layout: each time beside more memory of prompts.
+const ROUNDS: usize = 8;
+
+/// How much memory there is for the nearest plans that do not fit, where they are looked for (parts in a hundred of what
+/// they are known to need).
+const MORE: [u64; 6] = [100, 102, 105, 110, 120, 140];
+
+/// How many tokens are looked at for these.
+const NEAREST: usize = 4;
+
+/// What part of the memory plans hold that have little left.
+const NEARLY: u64 = 90;
 
 /// A plan of single tokens.
 #[derive(Clone)]
@@ -22,25 +38,18 @@ pub(super) struct Token<'a> {
     /// The layout of the cache.
     pub(super) layout: Layout,
     /// What the axes of its mesh are for, where that is limited.
-    pub(super) rules: Option<&'a Rules>,
+    rules: Option<&'a Rules>,
     /// How much memory of steps of prompts it was planned beside (bytes).
-    pub(super) arena: u64,
+    arena: u64,
     /// How often it was planned again.
-    pub(super) rounds: usize,
+    rounds: usize,
 }
 
-/// How often a token is planned again with the cache in one layout: each time beside more memory of prompts.
-const ROUNDS: usize = 8;
-
-/// How much memory there is for the nearest plans that do not fit, where they are looked for (parts in a hundred of what
-/// they are known to need).
-const MORE: [u64; 4] = [100, 102, 110, 130];
-
 /// Why a step has no plan.
-pub(super) struct Refused {
-    pub(super) failure: Failure,
+struct Refused {
+    failure: Failure,
     /// What the nearest plan needs on a device, with what is beside it, where memory is what is missing (bytes).
-    pub(super) needs: Option<u64>,
+    needs: Option<u64>,
 }
 
 impl From<Failure> for Refused {
@@ -49,92 +58,170 @@ impl From<Failure> for Refused {
     }
 }
 
-/// Of what was refused, that for which the least memory is missing.
-#[derive(Default)]
-pub(super) struct Nearest<'a> {
+/// Both steps, and what is known of those that do not fit.
+pub(super) struct Fitting<'a> {
+    cache: &'a Cache,
+    prefill: Option<Step>,
+    decode: Step,
+    wanted: &'a Wanted<'a>,
+    say: &'a Say<'a>,
+    /// Of steps that have no plan, that for which the least memory is missing.
     refused: Option<Refused>,
-    /// What both steps need (bytes), where the token was planned so.
-    both: Option<(u64, Token<'a>)>,
+    /// Tokens beside which prompts do not fit, and what both need (bytes): those for which the least is missing.
+    nearest: Vec<(u64, Token<'a>)>,
 }
 
-impl<'a> Nearest<'a> {
-    /// Takes note of a step that has no plan.
-    pub(super) fn note(&mut self, refused: Refused) {
+impl<'a> Fitting<'a> {
+    pub(super) fn new(
+        cache: &'a Cache,
+        (prefill, decode): (Option<Step>, Step),
+        wanted: &'a Wanted<'a>,
+        say: &'a Say<'a>,
+    ) -> Self {
+        Self { cache, prefill, decode, wanted, say, refused: None, nearest: Vec::new() }
+    }
+
+    /// Steps of one token in each layout of the cache, as fast as they are alone; the fastest first.
+    pub(super) fn tokens(&mut self, ways: &'a [Way]) -> Result<Vec<Token<'a>>, Failure> {
+        let mut tokens = Vec::new();
+        for (mesh, rules) in ways {
+            let rules = rules.as_ref();
+            let layouts = keeps(rules, mesh, layouts(self.cache, &self.decode.prepared.graph, mesh));
+            for layout in chosen(self.wanted, layouts, mesh)? {
+                let (sizes, kept) = (mesh::sizes(mesh), layout.display(mesh).to_string());
+                (self.say)(format!("planning a token on mesh {sizes}, the cache {kept}").into());
+                let on = (mesh, &layout, rules);
+                match plan_of(self.cache, &mut self.decode, on, Beside::default(), self.wanted) {
+                    Ok(plan) => tokens.push(Token { plan, layout, rules, arena: 0, rounds: 0 }),
+                    Err(Refused { failure: failure @ Failure::Usage(_), .. }) => return Err(failure),
+                    Err(refused) => self.note(refused),
+                }
+            }
+        }
+        tokens.sort_by(|a, b| a.plan.seconds().total_cmp(&b.plan.seconds()));
+        Ok(tokens)
+    }
+
+    /// The plans that fit beside each other of which a token is fastest, if one takes less than `below` (seconds).
+    pub(super) fn fastest(
+        &mut self,
+        mut tokens: Vec<Token<'a>>,
+        below: f64,
+    ) -> Result<Option<Generation>, Failure> {
+        while let Some(place) = tokens.iter().position(|it| it.plan.seconds() < below).filter(|it| *it == 0) {
+            let token = tokens.remove(place);
+            let Some(prefill) = &mut self.prefill else {
+                let (cache, capacity) = (self.cache.clone(), self.wanted.capacity);
+                return Ok(Some(Generation { cache, prefill: None, decode: token.plan, capacity }));
+            };
+            (self.say)(format!("planning prompts on mesh {}", mesh::sizes(&token.plan.mesh)).into());
+            match pair(self.cache, prefill, &token, self.wanted) {
+                Ok(generation) => return Ok(Some(generation)),
+                Err(refused) => {
+                    if let Some(token) = self.again(&token, refused)? {
+                        let place = tokens.partition_point(|it| it.plan.seconds() <= token.plan.seconds());
+                        tokens.insert(place, token);
+                    }
+                }
+            }
+        }
+        Ok(None)
+    }
+
+    /// A token beside which prompts do not fit, planned again beside what they need.
+    fn again(&mut self, token: &Token<'a>, refused: Refused) -> Result<Option<Token<'a>>, Failure> {
+        let needs = refused.needs;
+        self.note(refused);
+        let Some(needs) = needs else { return Ok(None) };
+        self.note_both(needs, token);
+        let arena = needs.saturating_sub(least(&token.plan)?.resident);
+        if arena <= token.arena || token.rounds == ROUNDS {
+            return Ok(None);
+        }
+        (self.say)(format!("planning a token beside {} for prompts", quantity::bytes(arena)).into());
+        let token = Token { arena, rounds: token.rounds + 1, ..token.clone() };
+        match planned_again(self.cache, &mut self.decode, &token, self.wanted) {
+            Ok(token) => Ok(Some(token)),
+            Err(refused) => {
+                refused.needs.into_iter().for_each(|needs| self.note_both(needs, &token));
+                Ok(None)
+            }
+        }
+    }
+
+    /// Whether plans hold nearly all that there is, or some were refused.
+    pub(super) fn is_tight(&self, found: Option<&Generation>) -> Result<bool, Failure> {
+        let Some(generation) = found.filter(|_| self.refused.is_none()) else { return Ok(true) };
+        Ok(held(generation)? > self.wanted.capacity / 100 * NEARLY)
+    }
+
+    fn note(&mut self, refused: Refused) {
         let needs = |it: &Refused| it.needs.unwrap_or(u64::MAX);
         if self.refused.as_ref().is_none_or(|before| needs(&refused) < needs(before)) {
             self.refused = Some(refused);
         }
     }
 
-    /// Takes note of a token beside which prompts do not fit, and of what both need (bytes).
     fn note_both(&mut self, needs: u64, token: &Token<'a>) {
-        if self.both.as_ref().is_none_or(|before| needs < before.0) {
-            self.both = Some((needs, token.clone()));
-        }
+        let place = self.nearest.partition_point(|it| it.0 <= needs);
+        self.nearest.insert(place, (needs, token.clone()));
+        self.nearest.truncate(NEAREST);
     }
 
-    /// Why there is no plan of a step.
-    pub(super) fn failure(self) -> Failure {
-        self.refused.map_or_else(
-            || {
-                Failure::Input(
-                    "no layout of the cache is as the runtime of `--for` keeps it: expected as many sequences as data \
-                     parallel devices or a multiple; another `--batch`, another `--mesh` or fewer devices would help"
-                        .to_owned(),
-                )
-            },
-            |it| it.failure,
-        )
+    /// Why nothing fits: what the nearest plans hold.
+    pub(super) fn refusal(mut self) -> Failure {
+        if let Some(prefill) = &mut self.prefill {
+            for (part, (needs, token)) in MORE.into_iter().flat_map(|it| self.nearest.iter().map(move |of| (it, of))) {
+                let more = Wanted { capacity: needs / 100 * part + part, ..self.wanted.clone() };
+                let token = planned_again(self.cache, &mut self.decode, token, &more);
+                let both = token.and_then(|token| pair(self.cache, prefill, &token, &more));
+                if let Ok(generation) = both {
+                    let generation = Generation { capacity: self.wanted.capacity, ..generation };
+                    let words = in_words(&generation, "the nearest plans that were found hold");
+                    return words.map_or_else(|failure| failure, Failure::Input);
+                }
+            }
+        }
+        self.refused.map_or_else(none, |it| it.failure)
     }
 }
 
-/// The plans of both steps that fit beside each other and in which a token is fastest, from those of single tokens,
-/// fastest first, and from what was refused before.
-pub(super) fn fitted<'a>(
+/// What is said where no layout of the cache was tried.
+fn none() -> Failure {
+    Failure::Input(
+        "no layout of the cache is as the runtime of `--for` keeps it: expected as many sequences as data \
+         parallel devices or a multiple; another `--batch`, another `--mesh` or fewer devices would help"
+            .to_owned(),
+    )
+}
+
+/// The plan of a step, of which what is beside it takes its part of the memory.
+fn plan_of(
     cache: &Cache,
-    (mut prefill, mut decode): (Step, Step),
-    (mut tokens, mut nearest): (Vec<Token<'a>>, Nearest<'a>),
+    step: &mut Step,
+    (mesh, layout, rules): (&Mesh, &Layout, Option<&Rules>),
+    beside: Beside,
     wanted: &Wanted<'_>,
-    say: &Say<'_>,
-) -> Result<Generation, Failure> {
-    while !tokens.is_empty() {
-        let token = tokens.remove(0);
-        say(format!("planning prompts on mesh {}", mesh::sizes(&token.plan.mesh)).into());
-        let refused = match pair(cache, &mut prefill, &token, wanted) {
-            Ok(generation) => return Ok(generation),
-            Err(refused) => refused,
-        };
-        let needs = refused.needs;
-        nearest.note(refused);
-        let Some(needs) = needs else { continue };
-        nearest.note_both(needs, &token);
-        let arena = needs.saturating_sub(least(&token.plan)?.resident);
-        if arena <= token.arena || token.rounds == ROUNDS {
-            continue;
-        }
-        say(format!("planning a token beside {} for prompts", quantity::bytes(arena)).into());
-        let token = Token { arena, rounds: token.rounds + 1, ..token };
-        match again(cache, &mut decode, &token, wanted) {
-            Ok(token) => {
-                let place = tokens.partition_point(|it| it.plan.seconds() <= token.plan.seconds());
-                tokens.insert(place, token);
-            }
-            Err(refused) => refused.needs.into_iter().for_each(|needs| nearest.note_both(needs, &token)),
-        }
-    }
-    let Some((needs, token)) = &nearest.both else { return Err(nearest.failure()) };
-    for part in MORE {
-        let more = Wanted { capacity: needs.saturating_mul(part) / 100, ..wanted.clone() };
-        let token = again(cache, &mut decode, token, &more);
-        if let Ok(generation) = token.and_then(|token| pair(cache, &mut prefill, &token, &more)) {
-            return Err(too_large(&generation, wanted.capacity)?);
-        }
-    }
-    Err(nearest.failure())
+) -> Result<Plan, Refused> {
+    let layouts = parts(cache, &step.prepared.graph);
+    let layouts = layouts
+        .into_iter()
+        .filter_map(|(name, form, type_)| Some((name.to_owned(), own(layout, form, mesh, type_)?)));
+    step.prepared.pinned = Some(Pinned { layouts: layouts.collect(), beside });
+    let &Wanted { machine, capacity, steps, .. } = wanted;
+    let target = Target { machine, mesh, capacity, steps, live: Live::ONE, rules };
+    let prices = pipeline::prices(&target)?;
+    let plan = pipeline::planned(&step.prepared, &step.header, &target, &prices);
+    let plan = plan.map_err(|error| Refused {
+        needs: error.needs(),
+        failure: pipeline::refusal(&target, &error),
+    })?;
+    plan::check(&plan).map_err(|error| Failure::internal("plan", error))?;
+    Ok(plan)
 }
 
 /// A token planned again, beside as much memory of prompts as it says.
-fn again<'a>(
+fn planned_again<'a>(
     cache: &Cache,
     decode: &mut Step,
     token: &Token<'a>,
@@ -152,23 +239,30 @@ fn pair(
     token: &Token<'_>,
     wanted: &Wanted<'_>,
 ) -> Result<Generation, Refused> {
-    let lower::Least { resident, arena } = least(&token.plan)?;
+    let Least { resident, arena } = least(&token.plan)?;
     let beside = Beside::of(&token.plan, resident, arena);
-    let on = (&token.plan.mesh, &token.layout, token.rules);
-    let prompts = plan_of(cache, prefill, on, beside.clone(), wanted)?;
-    let (prompts_at_rest, capacity) = (least(&prompts)?.resident, wanted.capacity);
-    let decode = token.plan.clone();
-    let mut generation = Generation { cache: cache.clone(), prefill: Some(prompts), decode, capacity };
-    if held(&generation)? > capacity {
-        // What runs ahead of its use takes what memory there is: there is less, for the other step's is at rest.
-        let Generation { prefill: Some(prompts), decode, .. } = &mut generation else {
-            return Err(Failure::internal("plan", "prompts were planned").into());
-        };
-        let shared = beside.shared(prompts).into_iter().map(|it| it.next_multiple_of(lower::ALIGNMENT));
-        let shared: u64 = shared.sum();
-        leave(prompts, resident.saturating_sub(shared))?;
-        leave(decode, prompts_at_rest.saturating_sub(shared))?;
+    let mut planned = |rules: Option<&Rules>| {
+        plan_of(cache, prefill, (&token.plan.mesh, &token.layout, rules), beside.clone(), wanted)
+    };
+    // Where nothing is limited, that is tried first.
+    let is_limited = wanted.ways.iter().any(|(_, rules)| rules.is_some());
+    let free = if is_limited { None } else { planned(None).ok() };
+    let mut prompts = free.map_or_else(|| planned(token.rules), Ok)?;
+    let mut decode = token.plan.clone();
+    let both = |prompts: &Plan, decode: &Plan| Generation {
+        cache: cache.clone(),
+        prefill: Some(prompts.clone()),
+        decode: decode.clone(),
+        capacity: wanted.capacity,
+    };
+    if held(&both(&prompts, &decode))? > wanted.capacity {
+        // What runs ahead of its use takes what memory there is: of that, what only the other step has at rest is none.
+        let shared: u64 = beside.shared(&prompts).into_iter().map(|it| it.next_multiple_of(ALIGNMENT)).sum();
+        let at_rest = least(&prompts)?.resident;
+        leave(&mut prompts, resident.saturating_sub(shared))?;
+        leave(&mut decode, at_rest.saturating_sub(shared))?;
     }
+    let generation = both(&prompts, &decode);
     fit_together(&generation)?;
     Ok(generation)
 }
@@ -181,12 +275,6 @@ fn leave(plan: &mut Plan, bytes: u64) -> Result<(), Failure> {
 }
 
 /// What a device holds of a plan if nothing is exchanged ahead of its use.
-fn least(plan: &Plan) -> Result<lower::Least, Failure> {
+fn least(plan: &Plan) -> Result<Least, Failure> {
     lower::least(plan).map_err(|error| Failure::internal("lower", error))
-}
-
-/// Says of the nearest plans by how much they do not fit (bytes).
-fn too_large(generation: &Generation, capacity: u64) -> Result<Failure, Failure> {
-    let generation = Generation { capacity, ..generation.clone() };
-    Ok(Failure::Input(in_words(&generation, "the nearest plans that were found hold")?))
 }

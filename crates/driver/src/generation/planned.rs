@@ -1,16 +1,15 @@
 //! Both steps of a decoder planned, over one cache.
 
-use autoparallel::mesh;
+use autoparallel::serving::Shared;
 use cost_models::machine::Machine;
 use files::{Failure, Say};
-use plan::{Cache, Form, Generation, ModelFile, Plan};
+use plan::{Cache, Form, Generation, ModelFile};
 use planner_ir::{Graph, Layout, Mesh, Source, Type, parse_layout};
 use rewrite::{Splits, Steps, plain_layouts};
-use search::{Beside, Live, Pinned, Rules};
 
-use super::fitted::{Nearest, Refused, Token, fitted};
-use crate::pipeline::{self, Prepared, Target};
-use crate::ways::{Way, keeps};
+use super::fitted::Fitting;
+use crate::pipeline::Prepared;
+use crate::ways::{self, Way};
 
 /// A step as the search takes it, and what the plan says of its model.
 pub struct Step {
@@ -44,67 +43,42 @@ pub type Tried = (Mesh, Layout, f64);
 pub fn planned(
     cache: &Cache,
     prefill: Option<Step>,
-    mut decode: Step,
+    decode: Step,
     wanted: &Wanted<'_>,
     say: &Say<'_>,
 ) -> Result<(Generation, Vec<Tried>), Failure> {
-    let mut nearest = Nearest::default();
-    let mut tokens = Vec::new();
-    for (mesh, rules) in &wanted.ways {
-        let rules = rules.as_ref();
-        let layouts = keeps(rules, mesh, layouts(cache, &decode.prepared.graph, mesh));
-        for layout in chosen(wanted, layouts, mesh)? {
-            let kept = layout.display(mesh).to_string();
-            say(format!("planning a token on mesh {}, the cache {kept}", mesh::sizes(mesh)).into());
-            match plan_of(cache, &mut decode, (mesh, &layout, rules), Beside::default(), wanted) {
-                Ok(plan) => tokens.push(Token { plan, layout, rules, arena: 0, rounds: 0 }),
-                Err(Refused { failure: failure @ Failure::Usage(_), .. }) => return Err(failure),
-                Err(refused) => nearest.note(refused),
-            }
-        }
-    }
-    tokens.sort_by(|a, b| a.plan.seconds().total_cmp(&b.plan.seconds()));
+    let servers = servers(cache, &decode.prepared.graph, wanted);
+    let mut fitting = Fitting::new(cache, (prefill, decode), wanted, say);
+    let tokens = fitting.tokens(&wanted.ways)?;
     let tried = tokens.iter().map(|it| (it.plan.mesh.clone(), it.layout.clone(), it.plan.seconds()));
-    let tried: Vec<Tried> = tried.collect();
-    let generation = match prefill {
-        Some(prefill) if !tokens.is_empty() => {
-            fitted(cache, (prefill, decode), (tokens, nearest), wanted, say)?
-        }
-        _ => {
-            let decode = tokens.into_iter().next().map(|it| it.plan).ok_or_else(|| nearest.failure())?;
-            Generation { cache: cache.clone(), prefill: None, decode, capacity: wanted.capacity }
-        }
-    };
-    Ok((generation, tried))
+    let tried = tried.collect();
+    let mut found = fitting.fastest(tokens, f64::INFINITY)?;
+    if fitting.is_tight(found.as_ref())? {
+        let below = found.as_ref().map_or(f64::INFINITY, |it| it.decode.seconds());
+        let tokens = fitting.tokens(&servers)?;
+        found = fitting.fastest(tokens, below)?.or(found);
+    }
+    Ok((found.map_or_else(|| Err(fitting.refusal()), Ok)?, tried))
 }
 
-/// The plan of a step, of which what is beside it takes its part of the memory.
-pub(super) fn plan_of(
-    cache: &Cache,
-    step: &mut Step,
-    (mesh, layout, rules): (&Mesh, &Layout, Option<&Rules>),
-    beside: Beside,
-    wanted: &Wanted<'_>,
-) -> Result<Plan, Refused> {
-    let layouts = parts(cache, &step.prepared.graph);
-    let layouts = layouts
-        .into_iter()
-        .filter_map(|(name, form, type_)| Some((name.to_owned(), own(layout, form, mesh, type_)?)));
-    step.prepared.pinned = Some(Pinned { layouts: layouts.collect(), beside });
-    let &Wanted { machine, capacity, steps, .. } = wanted;
-    let target = Target { machine, mesh, capacity, steps, live: Live::ONE, rules };
-    let prices = pipeline::prices(&target)?;
-    let plan = pipeline::planned(&step.prepared, &step.header, &target, &prices);
-    let plan = plan.map_err(|error| Refused {
-        needs: error.needs(),
-        failure: pipeline::refusal(&target, &error),
-    })?;
-    plan::check(&plan).map_err(|error| Failure::internal("plan", error))?;
-    Ok(plan)
+/// The ways of servers, which are a part of those that are wanted if nothing limits these: among all, a search may miss
+/// what fits where memory is short.
+fn servers(cache: &Cache, decode: &Graph, wanted: &Wanted<'_>) -> Vec<Way> {
+    let is_limited = wanted.ways.iter().any(|(_, rules)| rules.is_some());
+    if is_limited || wanted.layout.is_some() {
+        return Vec::new();
+    }
+    let tokens = decode.values.iter().find(|it| matches!(&it.source, Source::Input(name) if *name == cache.tokens));
+    let sequences = tokens.and_then(|it| it.type_.shape.first().copied()).unwrap_or(0);
+    let given = match &wanted.ways[..] {
+        [(mesh, _)] => Some(mesh),
+        _ => None,
+    };
+    ways::of_servers(given, wanted.machine, &Shared::of(decode, sequences))
 }
 
 /// The layout that is asked for, or all.
-fn chosen(wanted: &Wanted<'_>, layouts: Vec<Layout>, mesh: &Mesh) -> Result<Vec<Layout>, Failure> {
+pub(super) fn chosen(wanted: &Wanted<'_>, layouts: Vec<Layout>, mesh: &Mesh) -> Result<Vec<Layout>, Failure> {
     let Some(text) = &wanted.layout else { return Ok(layouts) };
     let refused = |why: String| Failure::Usage(format!("`--cache-layout {text}`: {why}"));
     let layout = parse_layout(mesh, text).map_err(|error| refused(error.to_string()))?;
@@ -116,7 +90,7 @@ fn chosen(wanted: &Wanted<'_>, layouts: Vec<Layout>, mesh: &Mesh) -> Result<Vec<
 }
 
 /// The inputs and outputs that are parts of a cache, with their types.
-fn parts<'a>(cache: &'a Cache, graph: &'a Graph) -> Vec<(&'a str, Form, &'a Type)> {
+pub(super) fn parts<'a>(cache: &'a Cache, graph: &'a Graph) -> Vec<(&'a str, Form, &'a Type)> {
     let form =
         |name: &str| cache.kept.iter().find(|it| it.past == name || it.present == name).map(|it| it.form);
     let inputs = graph.values.iter().filter_map(|it| match &it.source {
@@ -130,7 +104,7 @@ fn parts<'a>(cache: &'a Cache, graph: &'a Graph) -> Vec<(&'a str, Form, &'a Type
 
 /// The layout of a part of a cache that is kept in a layout: its own, or that of a state, whose sequences are split as
 /// those of entries are, and whose heads where it has as many dimensions. The rest of a state is whole.
-fn own(layout: &Layout, form: Form, mesh: &Mesh, type_: &Type) -> Option<Layout> {
+pub(super) fn own(layout: &Layout, form: Form, mesh: &Mesh, type_: &Type) -> Option<Layout> {
     let fits = |it: &Layout| it.dims.len() == type_.rank() && it.check(mesh, type_).is_ok();
     let split = |dims: usize| {
         let of = |dim: usize| layout.dims.get(dim).filter(|_| dim < dims).cloned().unwrap_or_default();
@@ -145,7 +119,7 @@ fn own(layout: &Layout, form: Form, mesh: &Mesh, type_: &Type) -> Option<Layout>
 
 /// The layouts in which all parts of a cache may be kept: whole along the places; where it is of states alone, split
 /// by sequences and heads of the first with as many dimensions as there are.
-fn layouts(cache: &Cache, graph: &Graph, mesh: &Mesh) -> Vec<Layout> {
+pub(super) fn layouts(cache: &Cache, graph: &Graph, mesh: &Mesh) -> Vec<Layout> {
     let parts = parts(cache, graph);
     let entries = parts.iter().find(|it| it.1 == Form::Entries);
     let Some((_, form, first)) = entries.or_else(|| parts.iter().max_by_key(|it| it.2.rank())) else {

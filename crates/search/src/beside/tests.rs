@@ -1,1 +1,109 @@
-//! Tests.
+//! Tests of what another program has at rest.
+
+use cost_models::machine::shipped;
+use plan::{MachineName, ModelFile, Plan};
+use planner_ir::{Contract, DType, Graph, Label, Mesh, Op, Output, Source, Type, Unary, ValueId};
+use rewrite::Steps;
+
+use super::Beside;
+use crate::{Live, MachinePrices, Pinned, PlanError, Request, plan, sections};
+
+/// Layers of two products and something between, of so many rows.
+fn layers(rows: u64) -> Graph {
+    let mut graph = Graph::default();
+    let value = |graph: &mut Graph, shape: [u64; 2], source| {
+        graph.push_value(Type::new(DType::BF16, shape), source)
+    };
+    let mut x = value(&mut graph, [rows, 256], Source::Input("x".to_owned()));
+    let product = |graph: &mut Graph, x: ValueId, w: ValueId| {
+        let labels = |text: &str| text.bytes().map(|it| Label(it - b'a')).collect();
+        let op =
+            Op::Contract(Contract { left: labels("mk"), right: labels("kn"), result: labels("mn") });
+        let types = op.infer(&graph.types_of(&[x, w])).expect("types fit");
+        graph.push_node(op, vec![x, w], types, String::new())[0]
+    };
+    for layer in 0..4 {
+        let up = value(&mut graph, [256, 1024], Source::Weight(format!("up.{layer}")));
+        let down = value(&mut graph, [1024, 256], Source::Weight(format!("down.{layer}")));
+        let wide = product(&mut graph, x, up);
+        let op = Op::Unary(Unary::Tanh);
+        let types = op.infer(&graph.types_of(&[wide])).expect("types fit");
+        let wide = graph.push_node(op, vec![wide], types, String::new())[0];
+        x = product(&mut graph, wide, down);
+    }
+    graph.outputs.push(Output { name: "y".to_owned(), value: x });
+    graph
+}
+
+/// What all weights take (bytes).
+const WEIGHTS: u64 = 4 * 2 * 256 * 1024 * 2;
+
+/// What is counted of the plan of so many rows beside something else, in so much memory.
+fn planned(rows: u64, beside: Beside, capacity: u64) -> Result<Plan, PlanError> {
+    let graph = layers(rows);
+    let blocks = rewrite::blocks(&graph);
+    let sections = sections(&blocks);
+    let machine = shipped::named("h100-80g-4x").expect("is a machine");
+    let mesh = Mesh::parse("4").expect("is a mesh");
+    let prices = MachinePrices::new(&machine, &mesh).expect("suits");
+    let pinned = Pinned { beside: beside.clone(), ..Pinned::default() };
+    let holds = |plan: &Plan| {
+        let all = plan::held(&plan.memory);
+        let at_rest = plan.memory.iter().filter(|it| it.kind == "weights").map(|it| it.bytes).sum::<u64>();
+        let shared: u64 = beside.shared(plan).into_iter().sum();
+        Ok(beside.resident + at_rest - shared + (all - at_rest).max(beside.arena))
+    };
+    plan(&Request {
+        graph: &blocks.graph,
+        sections: &sections,
+        mesh: &mesh,
+        capacity,
+        prices: &prices,
+        model: &ModelFile { path: "model.onnx".to_owned(), sha256: "0".repeat(64), dims: vec![] },
+        machine: &MachineName { name: machine.full_name(), devices: 4, sha256: None },
+        steps: Steps::One,
+        live: Live::ONE,
+        pinned: Some(&pinned),
+        fixed: &[],
+        trail: None,
+        memory: &holds,
+        enough: &|_| false,
+    })
+}
+
+/// A plan of few rows, and what it has at rest: a quarter of all weights.
+fn few() -> (Plan, u64) {
+    let few = planned(4, Beside::default(), WEIGHTS / 4 + (1 << 16)).expect("fits");
+    let at_rest = Beside::of(&few, 0, 0).shared(&few).into_iter().sum();
+    assert_eq!(at_rest, WEIGHTS / 4);
+    (few, at_rest)
+}
+
+#[test]
+fn weights_that_are_held_alike_take_nothing() {
+    let (few, at_rest) = few();
+    let many = 1 << 12;
+    let values = many * 1024 * 2;
+    // There is no room for other layouts besides.
+    let beside = Beside::of(&few, at_rest, 0);
+    let found = planned(many, beside.clone(), at_rest + values).expect("fits beside it");
+    assert_eq!(beside.shared(&found).into_iter().sum::<u64>(), at_rest);
+    // Where nothing is known of what is there, as much as all weights split is missing.
+    let unknown = Beside { resident: at_rest, ..Beside::default() };
+    assert!(planned(4, unknown, at_rest + at_rest / 2).is_err());
+    assert!(planned(4, beside, at_rest + at_rest / 2).is_ok());
+}
+
+#[test]
+fn the_memory_of_the_other_steps_is_there_whatever_a_step_needs() {
+    let (few, _) = few();
+    let least = plan::held(&few.memory);
+    let arena = 1 << 22;
+    let beside = |capacity| planned(4, Beside::of_steps(arena), capacity);
+    // Alone it has room for all weights whole.
+    let capacity = WEIGHTS / 4 + arena;
+    let at_rest = |plan: &Plan| Beside::of(plan, 0, 0).shared(plan).into_iter().sum::<u64>();
+    assert!(at_rest(&planned(4, Beside::default(), capacity).expect("fits")) > WEIGHTS / 4);
+    assert_eq!(at_rest(&beside(capacity).expect("fits")), WEIGHTS / 4);
+    assert!(least < capacity && beside(capacity - 1).is_err());
+}
