@@ -17,6 +17,11 @@ fn what_is_written_is_read_again() {
     let Ok(Content::Generation(read)) = read_any(text.as_bytes()) else { panic!("it is not read") };
     assert_eq!(*read, generation);
     assert_eq!(write_generation(&read), text);
+    // What both may hold is written where it is not what one of the plans may.
+    assert!(!text.contains("    \"capacity\": "));
+    let more = Generation { capacity: generation.capacity + 1, ..generation };
+    let text_of_more = write_generation(&more);
+    assert_eq!(read_any(text_of_more.as_bytes()), Ok(Content::Generation(Box::new(more))));
     let tampered = text.replacen("\"capacity\":12", "\"capacity\":13", 1);
     assert_ne!(tampered, text);
     let error = read_any(tampered.as_bytes()).unwrap_err().to_string();
@@ -49,6 +54,7 @@ fn every_rule_of_generation_is_kept() {
     breaks("kept", |it| it.cache.kept[1] = it.cache.kept[0].clone());
     breaks("kept", |it| it.cache.kept[0].present = "nothing".to_owned());
     breaks("same", |it| it.decode.model.sha256 = "0".repeat(64));
+    breaks("capacity", |it| it.capacity = it.decode.capacity - 1);
     // One step holds the cache otherwise: by itself its plan is right.
     let file = open(&ALL[0]).unwrap();
     let whole = plan(&ALL[0], &file, "2", Some("[a,-,-,-]"));

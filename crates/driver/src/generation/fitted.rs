@@ -18,12 +18,17 @@ use super::together::{fit_together, held, in_words};
 use crate::pipeline::{self, Target};
 use crate::ways::{Way, keeps};
 
-/// How often a token is planned again with the cache in one layout: each time beside more memory of prompts.
-const ROUNDS: usize = 8;
+/// Of what is missing beside a token, how many parts in a hundred are taken from it when it is planned again, the first
+/// time and so on: what
+/// prompts need depends on how the token has its weights, so that less may be enough.
+const PARTS: [u64; 6] = [25, 25, 50, 100, 100, 100];
+
+/// How often a token is planned again, in all layouts of the cache together.
+const AGAIN: usize = 64;
 
 /// How much memory there is for the nearest plans that do not fit, where they are looked for (parts in a hundred of what
 /// they are known to need).
-const MORE: [u64; 6] = [100, 102, 105, 110, 120, 140];
+const MORE: [u64; 8] = [100, 102, 105, 110, 120, 140, 170, 200];
 
 /// How many tokens are looked at for these.
 const NEAREST: usize = 4;
@@ -67,6 +72,8 @@ pub(super) struct Fitting<'a> {
     say: &'a Say<'a>,
     /// Of steps that have no plan, that for which the least memory is missing.
     refused: Option<Refused>,
+    /// How often a token was planned again.
+    again: usize,
     /// Tokens beside which prompts do not fit, and what both need (bytes): those for which the least is missing.
     nearest: Vec<(u64, Token<'a>)>,
 }
@@ -78,7 +85,7 @@ impl<'a> Fitting<'a> {
         wanted: &'a Wanted<'a>,
         say: &'a Say<'a>,
     ) -> Self {
-        Self { cache, prefill, decode, wanted, say, refused: None, nearest: Vec::new() }
+        Self { cache, prefill, decode, wanted, say, refused: None, again: 0, nearest: Vec::new() }
     }
 
     /// Steps of one token in each layout of the cache, as fast as they are alone; the fastest first.
@@ -134,16 +141,21 @@ impl<'a> Fitting<'a> {
         self.note(refused);
         let Some(needs) = needs else { return Ok(None) };
         self.note_both(needs, token);
-        let arena = needs.saturating_sub(least(&token.plan)?.resident);
-        if arena <= token.arena || token.rounds == ROUNDS {
-            return Ok(None);
-        }
+        let Some(part) = PARTS.get(token.rounds).filter(|_| self.again < AGAIN) else { return Ok(None) };
+        self.again += 1;
+        let missing = needs.saturating_sub(self.wanted.capacity);
+        let less = (missing.saturating_mul(*part) / 100).max(1);
+        let left = self.wanted.capacity.saturating_sub(least(&token.plan)?.resident);
+        let arena = token.arena.max(left).saturating_add(less);
         (self.say)(format!("planning a token beside {} for prompts", quantity::bytes(arena)).into());
         let token = Token { arena, rounds: token.rounds + 1, ..token.clone() };
         match planned_again(self.cache, &mut self.decode, &token, self.wanted) {
             Ok(token) => Ok(Some(token)),
             Err(refused) => {
-                refused.needs.into_iter().for_each(|needs| self.note_both(needs, &token));
+                // Prompts need the rest too.
+                let token = Token { arena: arena.saturating_add(missing - less.min(missing)), ..token };
+                let needs = refused.needs.map(|needs| needs.saturating_add(token.arena - arena));
+                needs.into_iter().for_each(|needs| self.note_both(needs, &token));
                 Ok(None)
             }
         }
@@ -182,7 +194,10 @@ impl<'a> Fitting<'a> {
                 }
             }
         }
-        self.refused.map_or_else(none, |it| it.failure)
+        self.refused.map_or_else(none, |it| match it.failure {
+            Failure::Input(why) => Failure::input("steps of single tokens alone", why),
+            other => other,
+        })
     }
 }
 
