@@ -80,7 +80,7 @@ fn by_any_prices_programs_are_right_and_hold_no_more() {
                 assert_eq!(held, programs[0].resident + programs[0].arena);
                 assert_eq!(held, footprint(&plan).unwrap());
                 // What programs hold as they are built says whether they fit, whatever their order.
-                assert_eq!(least(&plan).unwrap(), before[0].resident + before[0].arena);
+                assert_eq!(least(&plan).unwrap().bytes(), before[0].resident + before[0].arena);
             }
         }
     }
@@ -121,7 +121,7 @@ fn exchanges_go_ahead_as_far_as_there_is_memory() {
                 assert_eq!(footprint(&plan).unwrap(), programs[0].resident + programs[0].arena);
                 // What is held as programs are built is the same however much memory there is.
                 let built = lower(&priced(&plan, || 0.0, || 0.0)).unwrap();
-                assert_eq!(least(&plan).unwrap(), built[0].resident + built[0].arena);
+                assert_eq!(least(&plan).unwrap().bytes(), built[0].resident + built[0].arena);
             }
         }
     }

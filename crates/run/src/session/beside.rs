@@ -65,12 +65,20 @@ pub fn alike(first: &Program, other: &Program) -> Vec<(BufferId, BufferId)> {
 }
 
 /// What a rank holds of two programs whose steps take turns (bytes): blocks at rest that are the same in
-/// both are there once, and so is the memory of a step.
+/// both are there once, and so are inputs, of which each step has its own, and the memory of a step.
 pub fn held_beside(first: &Program, other: &Program) -> u64 {
     let shared = alike(first, other).into_iter().map(|(_, here)| other.extent(other.buffer(here).storage));
     let shared = shared.map(|bytes| bytes.next_multiple_of(lower::ALIGNMENT)).fold(0, u64::saturating_add);
+    let shared = shared.saturating_add(inputs(first).min(inputs(other)));
     let resting = first.resident.saturating_add(other.resident).saturating_sub(shared);
     resting.saturating_add(first.arena.max(other.arena))
+}
+
+/// What a program's inputs take (bytes).
+fn inputs(program: &Program) -> u64 {
+    let all = (0..program.storages.len()).map(StorageId);
+    let inputs = all.filter(|it| program.storages[it.0].kind == Kind::Input);
+    inputs.map(|it| program.extent(it).next_multiple_of(lower::ALIGNMENT)).fold(0, u64::saturating_add)
 }
 
 impl Session {
