@@ -9,7 +9,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::rc::Rc;
 
 use kernels::{Array, Tensor, TensorMut};
-use lower::{Action, BufferId, Compute, Program, Region, Storage, StorageId, Stream};
+use lower::{Action, BufferId, Compute, Kind, Program, Region, Storage, StorageId, Stream};
 
 use crate::error::DeviceError;
 use crate::gpu::{self, Event, Gpu, Pinned, Priority, Timing};
@@ -68,12 +68,18 @@ pub(crate) struct Needs<'a> {
 /// and transports like.
 const ALIGNED: u64 = 512;
 
+/// The storages of a program's inputs, and how large they are (bytes).
+fn inputs(program: &Program) -> impl Iterator<Item = (StorageId, u64)> {
+    let all = (0..program.storages.len()).map(StorageId);
+    all.filter(|it| program.storages[it.0].kind == Kind::Input).map(|it| (it, program.extent(it)))
+}
+
 impl Layout {
     /// Places for programs of one rank whose steps take turns, with so much for products (bytes); and how
     /// much memory that is (bytes).
     ///
-    /// What is at rest lies one after another, what is alike in two programs once; what a step needs lies
-    /// at the same place for all.
+    /// What is at rest lies one after another, what is alike in two programs once; inputs, and what a step needs
+    /// besides, lie at the same place for all.
     pub(crate) fn of(needs: &[Needs], workspace: u64) -> (Vec<Self>, u64) {
         let mut end = 0_u64;
         let mut place = |bytes: u64| {
@@ -89,7 +95,7 @@ impl Layout {
                 let start = |buffer: BufferId| places[earlier.program.buffer(buffer).storage.0];
                 known.extend(shared.map(|(there, here)| (program.buffer(here).storage.0, start(there))));
             }
-            let resident = |storage: &Storage| storage.kind.region() == Region::Resident;
+            let resident = |it: &Storage| it.kind.region() == Region::Resident && it.kind != Kind::Input;
             let own = |(number, storage): (usize, &Storage)| match known.get(&number) {
                 Some(&there) => there,
                 None if resident(storage) => place(program.extent(StorageId(number))),
@@ -98,6 +104,14 @@ impl Layout {
             rest.push(program.storages.iter().enumerate().map(own).collect());
         }
         let mut most = |of: &dyn Fn(&Needs) -> u64| place(needs.iter().map(of).max().unwrap_or(0));
+        let found = most(&|it| inputs(it.program).map(|(_, bytes)| bytes.next_multiple_of(ALIGNED)).sum());
+        for (places, it) in rest.iter_mut().zip(needs) {
+            let mut start = found;
+            for (storage, bytes) in inputs(it.program) {
+                places[storage.0] = start;
+                start = start.saturating_add(bytes.next_multiple_of(ALIGNED));
+            }
+        }
         let arena = most(&|it| it.program.arena);
         let rooms = std::array::from_fn(|stream| most(&|it| it.rooms[stream]));
         let shared =

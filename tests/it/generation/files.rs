@@ -18,9 +18,11 @@ fn what_is_written_is_read_again() {
     assert_eq!(*read, generation);
     assert_eq!(write_generation(&read), text);
     // What both may hold is written where it is not what one of the plans may.
-    assert!(!text.contains("    \"capacity\": "));
+    let capacities = |text: &str| text.matches("\"capacity\":").count();
+    assert_eq!(capacities(&text), 3, "of the cache and of each plan");
     let more = Generation { capacity: generation.capacity + 1, ..generation };
     let text_of_more = write_generation(&more);
+    assert_eq!(capacities(&text_of_more), 4);
     assert_eq!(read_any(text_of_more.as_bytes()), Ok(Content::Generation(Box::new(more))));
     let tampered = text.replacen("\"capacity\":12", "\"capacity\":13", 1);
     assert_ne!(tampered, text);

@@ -106,14 +106,17 @@ fn steps_share_memory_and_too_little_is_said() {
     let prefill = prefill.unwrap();
     let apart = of(&decode) + of(&prefill);
     let both = used(device(&settings, &generation).unwrap());
-    let own = |program: &Program| {
-        let inputs = program.inputs.iter().map(|port| program.buffer(port.buffer).type_.bytes());
-        program.resident - inputs.sum::<u64>()
+    let inputs = |program: &Program| -> u64 {
+        program.inputs.iter().map(|port| program.buffer(port.buffer).type_.bytes()).sum()
     };
-    // Of what is at rest, all but inputs is the same here; of what steps use, the smaller one is in the
-    // larger one.
-    let pairs = decode.iter().zip(&prefill);
-    let saved: u64 = pairs.map(|(a, b)| own(a).min(own(b)) + a.arena.min(b.arena)).sum();
+    let own = |program: &Program| program.resident - inputs(program);
+    // Of what is at rest, all but inputs is the same here; of inputs, and of what steps use, the smaller one is in
+    // the larger one.
+    let least = |of: &dyn Fn(&Program) -> u64, a: &Program, b: &Program| of(a).min(of(b));
+    let each = |(a, b): (&Program, &Program)| {
+        least(&own, a, b) + least(&inputs, a, b) + least(&|it| it.arena, a, b)
+    };
+    let saved: u64 = decode.iter().zip(&prefill).map(each).sum();
     assert!(both + saved <= apart, "{both} and {saved} bytes, apart {apart}");
 
     let large = Settings { workspace: 3 << 30, ..settings };

@@ -10,7 +10,7 @@ use cost_models::quantity;
 use files::{Failure, Say};
 use lower::{ALIGNMENT, Least};
 use plan::{Cache, Generation, Plan};
-use planner_ir::{Layout, Mesh};
+use planner_ir::{Graph, Layout, Mesh, Source, ValueId};
 use search::{Beside, Live, Pinned, Rules};
 
 use super::planned::{Step, Wanted, chosen, layouts, own, parts};
@@ -31,7 +31,7 @@ const AGAIN: usize = 64;
 const MORE: [u64; 8] = [100, 102, 105, 110, 120, 140, 170, 200];
 
 /// How many tokens are looked at for these.
-const NEAREST: usize = 4;
+const NEAREST: usize = 8;
 
 /// What part of the memory plans hold that have little left.
 const NEARLY: u64 = 90;
@@ -175,6 +175,13 @@ impl<'a> Fitting<'a> {
     }
 
     fn note_both(&mut self, needs: u64, token: &Token<'a>) {
+        // One of each layout of the cache.
+        let same = |it: &Token<'_>| it.layout == token.layout && it.plan.mesh == token.plan.mesh;
+        match self.nearest.iter().position(|it| same(&it.1)) {
+            Some(before) if self.nearest[before].0 <= needs => return,
+            Some(before) => drop(self.nearest.remove(before)),
+            None => {}
+        }
         let place = self.nearest.partition_point(|it| it.0 <= needs);
         self.nearest.insert(place, (needs, token.clone()));
         self.nearest.truncate(NEAREST);
@@ -255,6 +262,9 @@ fn pair(
     wanted: &Wanted<'_>,
 ) -> Result<Generation, Refused> {
     let Least { resident, arena } = least(&token.plan)?;
+    // Of inputs each step has its own, in one place; of those of prompts the cache is known.
+    let cached = found(cache, &prefill.prepared.graph, &token.layout, &token.plan.mesh);
+    let resident = resident - inputs(&token.plan).min(cached);
     let beside = Beside::of(&token.plan, resident, arena);
     let mut planned = |rules: Option<&Rules>| {
         plan_of(cache, prefill, (&token.plan.mesh, &token.layout, rules), beside.clone(), wanted)
@@ -273,13 +283,29 @@ fn pair(
     if held(&both(&prompts, &decode))? > wanted.capacity {
         // What runs ahead of its use takes what memory there is: of that, what only the other step has at rest is none.
         let shared: u64 = beside.shared(&prompts).into_iter().map(|it| it.next_multiple_of(ALIGNMENT)).sum();
-        let at_rest = least(&prompts)?.resident;
+        let at_rest = least(&prompts)?.resident.saturating_sub(inputs(&token.plan).min(cached));
         leave(&mut prompts, resident.saturating_sub(shared))?;
         leave(&mut decode, at_rest.saturating_sub(shared))?;
     }
     let generation = both(&prompts, &decode);
     fit_together(&generation)?;
     Ok(generation)
+}
+
+/// What the cache takes of a device as a step finds it in a layout (bytes).
+fn found(cache: &Cache, graph: &Graph, layout: &Layout, mesh: &Mesh) -> u64 {
+    let past = |name: &str| cache.kept.iter().any(|it| it.past == name);
+    let parts = parts(cache, graph).into_iter().filter(|it| past(it.0));
+    let bytes = |(_, form, type_)| Some(own(layout, form, mesh, type_)?.local_bytes(type_));
+    parts.filter_map(bytes).map(|it| it.next_multiple_of(ALIGNMENT)).sum()
+}
+
+/// What the inputs of a plan take of a device (bytes).
+fn inputs(plan: &Plan) -> u64 {
+    let is_input = |value: &ValueId| matches!(plan.graph.value(*value).source, Source::Input(_));
+    let bytes = |value: ValueId| plan.layouts[value.0].local_bytes(plan.graph.type_of(value));
+    let inputs = plan.graph.value_ids().filter(is_input).map(bytes);
+    inputs.map(|it| it.next_multiple_of(ALIGNMENT)).sum()
 }
 
 /// Leaves so much of the memory of a plan to the other step (bytes).

@@ -59,6 +59,8 @@ impl<'a> Sequences<'a> {
         let (mut prefill, mut decode) = (prefill, decode);
         decode.keep(&handed)?;
         if let Some(prefill) = &mut prefill {
+            // What a step of one token finds comes of prompts.
+            prefill.take_turn(&mut decode)?;
             prefill.keep(&handed)?;
         }
         Ok(Self { generation, prefill, decode, handed, tokens: prompts, taken: 0 })
@@ -103,7 +105,7 @@ impl<'a> Sequences<'a> {
     fn prompts(&mut self) -> Result<Logits, RunError> {
         self.taken = 1;
         let logits = self.prompt_steps()?;
-        let prefill = self.prefill.as_ref().filter(|_| self.generation.width() > 1);
+        let prefill = self.prefill.as_mut().filter(|_| self.generation.width() > 1);
         if let Some(prefill) = prefill {
             self.decode.take(prefill, &self.handed)?;
         }

@@ -7,7 +7,7 @@ use plan::Generation;
 
 use crate::pipeline;
 
-/// What a device holds of both steps (bytes): what is alike at rest is there once, and so is the memory of a
+/// What a device holds of both steps (bytes): what is alike at rest is there once, and so are inputs and the memory of a
 /// step, for they take turns.
 pub fn held(generation: &Generation) -> Result<u64, Failure> {
     let (tokens, prompts) = programs(generation)?;
@@ -44,7 +44,7 @@ pub(super) fn in_words(generation: &Generation, hold: &str) -> Result<String, Fa
         inputs.map(|it| it.bytes.next_multiple_of(ALIGNMENT)).sum()
     };
     let arena = prompts.as_ref().map_or(0, |it| it.arena);
-    let found = inputs(&tokens) + prompts.as_ref().map_or(0, inputs);
+    let found = inputs(&tokens).max(prompts.as_ref().map_or(0, inputs));
     let weights = together - tokens.arena.max(arena) - found;
     let fewer = "a smaller `--batch` or `--context`, more devices or devices with more memory would help";
     let help = match missing <= arena.saturating_sub(tokens.arena) {

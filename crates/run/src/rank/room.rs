@@ -4,6 +4,7 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use kernels::{Array, KernelError};
+use lower::Kind;
 use planner_ir::{DType, Type};
 
 use super::Rank;
@@ -29,6 +30,13 @@ impl Rank {
             self.arena = Self::memory(self.program.arena)?;
         }
         Ok(())
+    }
+
+    /// Has no inputs at rest any more.
+    pub(crate) fn leave_inputs(&mut self) {
+        let Self { program, rest, .. } = self;
+        let inputs = rest.iter_mut().zip(&program.storages).filter(|(_, it)| it.kind == Kind::Input);
+        inputs.for_each(|(block, _)| *block = None);
     }
 
     /// Memory of so many bytes.

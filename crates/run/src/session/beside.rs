@@ -3,7 +3,7 @@
 
 use std::collections::BTreeMap;
 
-use lower::{BufferId, Port, Preparation, Program, Whole};
+use lower::{BufferId, Kind, Port, Preparation, Program, StorageId, Whole};
 use planner_ir::ValueId;
 
 use super::Session;
@@ -83,9 +83,29 @@ fn inputs(program: &Program) -> u64 {
 
 impl Session {
     /// Takes the memory of a step from another session on the same ranks, if it has not enough of its own: the
-    /// steps of both take turns, and the next one is of this.
+    /// steps of both take turns, and the next one is of this. Inputs that the other one keeps are lost; those that this
+    /// one keeps, and has lost so, are zeros.
     pub fn take_turn(&mut self, other: &mut Self) -> Result<(), RunError> {
-        self.make_room(Some(other))
+        other.leave_inputs();
+        self.make_room(Some(other))?;
+        if self.has_lost_inputs() { self.clear() } else { Ok(()) }
+    }
+
+    /// Has no inputs at rest on ranks on processors; on devices those of others are written over them.
+    pub(crate) fn leave_inputs(&mut self) {
+        if self.engine.is_none() {
+            self.ranks.iter_mut().for_each(Rank::leave_inputs);
+        }
+    }
+
+    /// Whether an input that is kept is nowhere, of ranks on processors.
+    fn has_lost_inputs(&self) -> bool {
+        let here = self.ranks.iter().enumerate().filter(|(number, _)| self.is_here(*number));
+        let lost = |rank: &Rank| {
+            let mut kept = rank.program.inputs.iter().filter(|it| self.kept_inputs.contains(&it.name));
+            kept.any(|it| rank.resting(it.buffer).is_none())
+        };
+        self.engine.is_none() && here.map(|(_, rank)| rank).any(lost)
     }
 
     /// Has memory for a step on the ranks that are here.

@@ -67,9 +67,11 @@ impl Session {
     }
 
     /// Takes the outputs of the last step of another session, which one of them has been made beside, as
-    /// inputs of the next one. Each rank takes its own blocks: none is sent.
-    pub fn take(&mut self, from: &Self, handed: &[Handed]) -> Result<(), RunError> {
+    /// inputs of the next one, before which the other one's inputs are lost. Each rank takes its own blocks: none is
+    /// sent.
+    pub fn take(&mut self, from: &mut Self, handed: &[Handed]) -> Result<(), RunError> {
         let moved = from.moved(self, handed)?;
+        from.leave_inputs();
         if let Some(seat) = &self.engine {
             return seat.hand(&moved);
         }
