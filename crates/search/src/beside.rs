@@ -7,6 +7,7 @@
 //! So a weight costs nothing in the layout in which the other program has it already, and a step that needs less
 //! memory than the other one's saves nothing.
 
+use std::borrow::Cow;
 use std::collections::BTreeMap;
 
 use plan::{Assignment, Plan};
@@ -113,36 +114,61 @@ fn resting(plan: &Plan) -> Vec<ValueId> {
     graph.value_ids().filter(|it| used[it.0]).filter(rests).collect()
 }
 
-/// For each layout of a value of a section, in which of its places another program has the value at rest so.
-#[derive(Clone, Debug, Default)]
-pub(crate) struct AtRest {
-    /// How many places the section has.
-    places: u64,
-    /// The values, and the layouts in which they are at rest in some of these.
-    values: BTreeMap<ValueId, Vec<Layout>>,
+/// The sections of programs, such that what is at rest here is held alike in all places where one stands.
+pub(crate) fn apart<'a>(
+    graphs: &[&Graph],
+    cut: Vec<Cow<'a, [Section]>>,
+    beside: Option<&Beside>,
+) -> Vec<Cow<'a, [Section]>> {
+    let Some(beside) = beside.filter(|it| !it.blocks.is_empty()) else { return cut };
+    let values: Vec<BTreeMap<ValueId, &Layout>> = graphs.iter().map(|it| beside.values(it)).collect();
+    let places = |index: usize| cut[0][index].repetitions.len();
+    let is_same = |it: &Cow<'_, [Section]>| {
+        it.len() == cut[0].len() && (0..it.len()).all(|index| it[index].repetitions.len() == places(index))
+    };
+    if !cut.iter().all(is_same) {
+        return cut;
+    }
+    let held = |index: usize, place: usize| {
+        let mut layouts: Vec<Option<&Layout>> = Vec::new();
+        for (sections, values) in cut.iter().zip(&values) {
+            let own = &sections[index].repetitions[place].values;
+            layouts.extend(own.iter().map(|it| values.get(it).copied()));
+        }
+        layouts
+    };
+    let parts = |sections: &[Section]| {
+        let of = |(index, section): (usize, &Section)| {
+            let all: Vec<usize> = (0..section.repetitions.len()).collect();
+            let runs = all.chunk_by(|a, b| held(index, *a) == held(index, *b));
+            let one = |run: &[usize]| {
+                let repetitions = run.iter().map(|it| section.repetitions[*it].clone()).collect();
+                Section { repetitions, ..section.clone() }
+            };
+            runs.map(one).collect::<Vec<_>>()
+        };
+        sections.iter().enumerate().flat_map(of).collect()
+    };
+    cut.iter().map(|sections| Cow::Owned(parts(sections))).collect()
 }
+
+/// The values of a section that another program has at rest, and in which layout: the same in all of its places.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct AtRest(BTreeMap<ValueId, Layout>);
 
 impl AtRest {
     /// Of a section, where values of its program are at rest so.
     pub(crate) fn of(section: &Section, values: &BTreeMap<ValueId, &Layout>) -> Self {
-        let places = u64::try_from(section.repetitions.len()).unwrap_or(u64::MAX);
-        if values.is_empty() {
-            return Self { places, values: BTreeMap::new() };
-        }
-        let layouts = |own: ValueId| -> Vec<Layout> {
-            let each = section.repetitions.iter().filter_map(|it| values.get(&it.values[own.0]));
-            each.map(|it| (*it).clone()).collect()
+        let Some(place) = section.repetitions.first().filter(|_| !values.is_empty()) else {
+            return Self::default();
         };
-        let values = section.graph.value_ids().map(|it| (it, layouts(it)));
-        Self { places, values: values.filter(|it| !it.1.is_empty()).collect() }
+        let layout = |own: ValueId| Some((own, (*values.get(&place.values[own.0])?).clone()));
+        Self(section.graph.value_ids().filter_map(layout).collect())
     }
 
-    /// What a value takes that is at rest in a layout, on average over the places, rounded up (bytes).
+    /// What a value takes that is at rest in a layout (bytes).
     pub(crate) fn bytes(&self, value: ValueId, layout: &Layout, bytes: u64) -> u64 {
-        let Some(there) = self.values.get(&value) else { return bytes };
-        let alike = there.iter().filter(|it| *it == layout).count();
-        let others = self.places.saturating_sub(u64::try_from(alike).unwrap_or(u64::MAX));
-        bytes.saturating_mul(others).div_ceil(self.places.max(1))
+        if self.0.get(&value) == Some(layout) { 0 } else { bytes }
     }
 }
 

@@ -7,6 +7,7 @@ use plan::{LeftOut, Pin, Plan};
 use planner_ir::Graph;
 use rewrite::Offer;
 
+use crate::beside;
 use crate::bound::Trail;
 use crate::chain::Width;
 use crate::clocks::{Clocks, Left};
@@ -149,6 +150,8 @@ fn plan_in(
     (offer, width): (Offer, Width),
 ) -> Outcome {
     let parts: Vec<Cow<'_, [Section]>> = cuts.iter().map(|cut| apart(cut, pins)).collect();
+    let graphs: Vec<&Graph> = cuts.iter().map(|cut| cut.graph).collect();
+    let parts = beside::apart(&graphs, parts, request.pinned.map(|it| &it.beside));
     let cuts: Vec<Cut<'_>> =
         cuts.iter().zip(&parts).map(|(cut, sections)| Cut { graph: cut.graph, sections }).collect();
     let (first, others) = (cuts[0], &cuts[1..]);

@@ -113,9 +113,8 @@ fn steps_share_memory_and_too_little_is_said() {
     // Of what is at rest, all but inputs is the same here; of inputs, and of what steps use, the smaller one is in
     // the larger one.
     let least = |of: &dyn Fn(&Program) -> u64, a: &Program, b: &Program| of(a).min(of(b));
-    let each = |(a, b): (&Program, &Program)| {
-        least(&own, a, b) + least(&inputs, a, b) + least(&|it| it.arena, a, b)
-    };
+    let each =
+        |(a, b): (&Program, &Program)| least(&own, a, b) + least(&inputs, a, b) + least(&|it| it.arena, a, b);
     let saved: u64 = decode.iter().zip(&prefill).map(each).sum();
     assert!(both + saved <= apart, "{both} and {saved} bytes, apart {apart}");
 

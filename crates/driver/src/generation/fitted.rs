@@ -13,8 +13,8 @@ use plan::{Cache, Generation, Plan};
 use planner_ir::{Graph, Layout, Mesh, Source, ValueId};
 use search::{Beside, Live, Pinned, Rules};
 
-use super::planned::{Step, Wanted, chosen, layouts, own, parts};
 use super::together::{fit_together, held, in_words};
+use super::wanted::{Step, Wanted, chosen, layouts, own, parts};
 use crate::pipeline::{self, Target};
 use crate::ways::{Way, keeps};
 
@@ -190,7 +190,9 @@ impl<'a> Fitting<'a> {
     /// Why nothing fits: what the nearest plans hold.
     pub(super) fn refusal(mut self) -> Failure {
         if let Some(prefill) = &mut self.prefill {
-            for (part, (needs, token)) in MORE.into_iter().flat_map(|it| self.nearest.iter().map(move |of| (it, of))) {
+            for (part, (needs, token)) in
+                MORE.into_iter().flat_map(|it| self.nearest.iter().map(move |of| (it, of)))
+            {
                 let more = Wanted { capacity: needs / 100 * part + part, ..self.wanted.clone() };
                 let token = planned_again(self.cache, &mut self.decode, token, &more);
                 let both = token.and_then(|token| pair(self.cache, prefill, &token, &more));
@@ -234,10 +236,8 @@ fn plan_of(
     let target = Target { machine, mesh, capacity, steps, live: Live::ONE, rules };
     let prices = pipeline::prices(&target)?;
     let plan = pipeline::planned(&step.prepared, &step.header, &target, &prices);
-    let plan = plan.map_err(|error| Refused {
-        needs: error.needs(),
-        failure: pipeline::refusal(&target, &error),
-    })?;
+    let plan =
+        plan.map_err(|error| Refused { needs: error.needs(), failure: pipeline::refusal(&target, &error) })?;
     plan::check(&plan).map_err(|error| Failure::internal("plan", error))?;
     Ok(plan)
 }

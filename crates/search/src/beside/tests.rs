@@ -11,14 +11,12 @@ use crate::{Live, MachinePrices, Pinned, PlanError, Request, plan, sections};
 /// Layers of two products and something between, of so many rows.
 fn layers(rows: u64) -> Graph {
     let mut graph = Graph::default();
-    let value = |graph: &mut Graph, shape: [u64; 2], source| {
-        graph.push_value(Type::new(DType::BF16, shape), source)
-    };
+    let value =
+        |graph: &mut Graph, shape: [u64; 2], source| graph.push_value(Type::new(DType::BF16, shape), source);
     let mut x = value(&mut graph, [rows, 256], Source::Input("x".to_owned()));
     let product = |graph: &mut Graph, x: ValueId, w: ValueId| {
         let labels = |text: &str| text.bytes().map(|it| Label(it - b'a')).collect();
-        let op =
-            Op::Contract(Contract { left: labels("mk"), right: labels("kn"), result: labels("mn") });
+        let op = Op::Contract(Contract { left: labels("mk"), right: labels("kn"), result: labels("mn") });
         let types = op.infer(&graph.types_of(&[x, w])).expect("types fit");
         graph.push_node(op, vec![x, w], types, String::new())[0]
     };
@@ -71,39 +69,34 @@ fn planned(rows: u64, beside: Beside, capacity: u64) -> Result<Plan, PlanError> 
     })
 }
 
-/// A plan of few rows, and what it has at rest: a quarter of all weights.
-fn few() -> (Plan, u64) {
-    let few = planned(4, Beside::default(), WEIGHTS / 4 + (1 << 16)).expect("fits");
-    let at_rest = Beside::of(&few, 0, 0).shared(&few).into_iter().sum();
-    assert_eq!(at_rest, WEIGHTS / 4);
-    (few, at_rest)
+/// What a plan has at rest (bytes).
+fn at_rest(plan: &Plan) -> u64 {
+    Beside::of(plan, 0, 0).shared(plan).into_iter().sum()
 }
+
+/// What is left besides what is at rest: less than a quarter of all weights (bytes).
+const STEP: u64 = 1_000_000;
 
 #[test]
 fn weights_that_are_held_alike_take_nothing() {
-    let (few, at_rest) = few();
-    let many = 1 << 12;
-    let values = many * 1024 * 2;
-    // There is no room for other layouts besides.
-    let beside = Beside::of(&few, at_rest, 0);
-    let found = planned(many, beside.clone(), at_rest + values).expect("fits beside it");
-    assert_eq!(beside.shared(&found).into_iter().sum::<u64>(), at_rest);
-    // Where nothing is known of what is there, as much as all weights split is missing.
-    let unknown = Beside { resident: at_rest, ..Beside::default() };
-    assert!(planned(4, unknown, at_rest + at_rest / 2).is_err());
-    assert!(planned(4, beside, at_rest + at_rest / 2).is_ok());
+    let few = planned(4, Beside::default(), WEIGHTS / 2).expect("fits");
+    let known = Beside::of(&few, at_rest(&few), 0);
+    // All weights take more than a step, even split.
+    let capacity = known.resident + STEP;
+    let found = planned(64, known.clone(), capacity).expect("fits beside it");
+    assert_eq!(known.shared(&found).into_iter().sum::<u64>(), known.resident);
+    // Where it is not known how weights are held, there is no room for others.
+    let unknown = Beside { resident: known.resident, ..Beside::default() };
+    assert!(planned(64, unknown, capacity).is_err());
 }
 
 #[test]
 fn the_memory_of_the_other_steps_is_there_whatever_a_step_needs() {
-    let (few, _) = few();
-    let least = plan::held(&few.memory);
-    let arena = 1 << 22;
-    let beside = |capacity| planned(4, Beside::of_steps(arena), capacity);
-    // Alone it has room for all weights whole.
-    let capacity = WEIGHTS / 4 + arena;
-    let at_rest = |plan: &Plan| Beside::of(plan, 0, 0).shared(plan).into_iter().sum::<u64>();
-    assert!(at_rest(&planned(4, Beside::default(), capacity).expect("fits")) > WEIGHTS / 4);
-    assert_eq!(at_rest(&beside(capacity).expect("fits")), WEIGHTS / 4);
-    assert!(least < capacity && beside(capacity - 1).is_err());
+    let arena = WEIGHTS;
+    let capacity = WEIGHTS / 4 + STEP + arena;
+    let alone = planned(4, Beside::default(), capacity).expect("fits");
+    let beside = planned(4, Beside::of_steps(arena), capacity).expect("fits");
+    assert!(at_rest(&alone) > at_rest(&beside), "{} and {}", at_rest(&alone), at_rest(&beside));
+    assert!(at_rest(&beside) + arena <= capacity);
+    assert!(planned(4, Beside::of_steps(arena), WEIGHTS / 4 + arena - 1).is_err());
 }
