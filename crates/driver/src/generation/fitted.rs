@@ -63,6 +63,17 @@ impl From<Failure> for Refused {
     }
 }
 
+impl Refused {
+    /// The same of these steps.
+    fn of(self, steps: &str) -> Self {
+        let failure = match self.failure {
+            Failure::Input(why) => Failure::input(steps, why),
+            other => other,
+        };
+        Self { failure, ..self }
+    }
+}
+
 /// Both steps, and what is known of those that do not fit.
 pub(super) struct Fitting<'a> {
     cache: &'a Cache,
@@ -101,7 +112,7 @@ impl<'a> Fitting<'a> {
                 match plan_of(self.cache, &mut self.decode, on, Beside::default(), self.wanted) {
                     Ok(plan) => tokens.push(Token { plan, layout, rules, arena: 0, rounds: 0 }),
                     Err(Refused { failure: failure @ Failure::Usage(_), .. }) => return Err(failure),
-                    Err(refused) => self.note(refused),
+                    Err(refused) => self.note(refused.of("steps of single tokens alone")),
                 }
             }
         }
@@ -138,7 +149,7 @@ impl<'a> Fitting<'a> {
     /// A token beside which prompts do not fit, planned again beside what they need.
     fn again(&mut self, token: &Token<'a>, refused: Refused) -> Result<Option<Token<'a>>, Failure> {
         let needs = refused.needs;
-        self.note(refused);
+        self.note(refused.of("steps of prompts beside those of single tokens"));
         let Some(needs) = needs else { return Ok(None) };
         self.note_both(needs, token);
         let Some(part) = PARTS.get(token.rounds).filter(|_| self.again < AGAIN) else { return Ok(None) };
@@ -203,10 +214,7 @@ impl<'a> Fitting<'a> {
                 }
             }
         }
-        self.refused.map_or_else(none, |it| match it.failure {
-            Failure::Input(why) => Failure::input("steps of single tokens alone", why),
-            other => other,
-        })
+        self.refused.map_or_else(none, |it| it.failure)
     }
 }
 
