@@ -86,7 +86,7 @@ fn steps_of_prompts_and_of_single_tokens_fit_beside_each_other() {
     };
     refused(model, &how("85000"), &["do not fit beside each other", "bytes are missing", "`--prompt`"]);
     // What each takes less leaves room for both.
-    for memory in ["90000", "105000", "132000", "160000"] {
+    for memory in ["93000", "105000", "132000", "160000"] {
         let done = planned(model, &how(memory));
         assert!(done.status.success(), "{}", String::from_utf8_lossy(&done.stderr));
     }
