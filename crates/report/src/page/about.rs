@@ -140,7 +140,7 @@ impl<'a> About<'a> {
                     said["held_bytes"].as_u64().unwrap_or(0).saturating_sub(plan::held(&fullest.memory));
                 let mut holdings = fullest.memory.clone();
                 holdings.push(Holding { kind: "the other step".to_owned(), bytes: beside });
-                groups(&[(0, fullest.mesh.devices(), &holdings, fullest.capacity)])
+                groups(&[(0, fullest.mesh.devices(), &holdings, generation.capacity)])
             }
             Content::Pipeline(pipeline) => {
                 let of = |(group, holdings): (usize, &'a Vec<Holding>)| {

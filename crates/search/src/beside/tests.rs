@@ -99,5 +99,6 @@ fn the_memory_of_the_other_steps_is_there_whatever_a_step_needs() {
     let beside = planned(4, Beside::of_steps(arena), capacity).expect("fits");
     assert!(at_rest(&alone) > at_rest(&beside), "{} and {}", at_rest(&alone), at_rest(&beside));
     assert!(at_rest(&beside) + arena <= capacity);
-    assert!(planned(4, Beside::of_steps(arena), WEIGHTS / 4 + arena - 1).is_err());
+    let refused = planned(4, Beside::of_steps(arena), WEIGHTS / 4 + arena - 1);
+    assert!(refused.is_err_and(|error| error.is_proven()));
 }
