@@ -13,8 +13,6 @@ const NEAR: f64 = 0.02;
 /// See [the simulator](../../docs/simulator.md).
 const LINKS: &str =
     "likely: weights are fetched while computing waits for exchanges over the same links, 6 to 15 % more";
-const ROOM: &str = "likely: weights that are fetched early leave no room for gradients of experts that are summed, so that \
-                    the next ones wait, 1 to 3 % more";
 const SMALL: &str = "likely: small exchanges are one, and a plan prices each, 2 to 3 % less";
 
 /// A model of `tests/configs`, how it is planned, and why what is simulated is further away, if it is.
@@ -46,7 +44,7 @@ const SETUPS: [Setup; 33] = [
         "mixtral_8x7b",
         "--machine h100-80g-16x --stages auto --global-batch 64 --dim sequence=4096 TRAIN --pin pp=1 --pin ep=8 \
          --pin tp=1",
-        Some(ROOM),
+        None,
     ),
     // Meanwhile experts of all tokens compute.
     (

@@ -250,11 +250,18 @@ impl<'a> Question<'a> {
     /// The cheapest plan in which norms are of whole rows.
     fn of_whole_rows(&self, among: &Among) -> Result<Plan, PlanError> {
         let Among { variants, offered, fewer, .. } = among;
+        if *variants.decisions() == Decisions::Values && !self.is_alone {
+            // Among more a search may miss what it finds where all is kept.
+            return match (self.among(variants, offered), self.among(variants, &[0])) {
+                (Ok(plan), Ok(other)) => Ok(faster(plan, other)),
+                (Ok(plan), Err(_)) | (Err(_), Ok(plan)) => Ok(plan),
+                (Err(error), Err(_)) => Err(error),
+            };
+        }
         if *variants.decisions() == Decisions::Values && offered != fewer {
-            // Among more a search may miss what it finds among fewer, where it leaves much open. Of stages there are
-            // many.
+            // Among more a search may miss what it finds among fewer, where it leaves much open.
             return match self.among(variants, offered) {
-                Ok(plan) if self.is_alone && is_open(&plan) => match self.among(variants, fewer) {
+                Ok(plan) if is_open(&plan) => match self.among(variants, fewer) {
                     Ok(other) => Ok(faster(plan, other)),
                     Err(_) => Ok(plan),
                 },

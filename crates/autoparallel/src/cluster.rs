@@ -24,7 +24,7 @@ use std::borrow::Cow;
 use std::collections::BTreeMap;
 use std::slice::from_ref;
 use std::sync::atomic::{AtomicUsize, Ordering};
-use std::sync::{Mutex, PoisonError};
+use std::sync::{Arc, Mutex, PoisonError};
 
 use cost_models::cluster::Cluster;
 use cost_models::machine::Machine;
@@ -38,8 +38,9 @@ use search::cluster::{BlockCost, Found, Outcome, Setups, TRIED};
 use search::{Live, Trail};
 
 use finish::{Finished, LESS, Said, Way};
-use kept::Blocks;
+use kept::{Blocks, KeepingAll};
 use known::{Known, WholeStep};
+use ordered::{schedules, suits};
 use parts::{Part, Space, part};
 use played::{by, longer, together};
 pub use setups::{Chosen, Pins, Setup};
@@ -57,8 +58,6 @@ const BATCH: usize = 4;
 /// How many times as long a step takes, roughly, where the inside of attention, or all of the forward
 /// pass, is computed again.
 const AGAIN: [f64; 2] = [1.02, 1.25];
-/// How many chunks an interleaved schedule may have.
-const CHUNKS: [usize; 2] = [2, 4];
 
 /// What is asked.
 #[derive(Clone, Copy)]
@@ -172,7 +171,7 @@ pub fn cheapest(question: &Question<'_>, say: &Say<'_>) -> Result<Answer, Failur
     let sizes = guess::Sizes::of(question, &known)?;
     question.pins.has_experts(sizes.has_experts())?;
     let mut asked = Asked::new(question, &known, &setups);
-    let mut finished = Finished::default();
+    let mut finished = Finished::new(question);
     let (mut bound, mut priced) = (0.0, 0);
     // All setups are asked after the answer without them is there: more to compose of is not always better.
     // Of each mesh there are as many setups as there are things that its axes may be for.
@@ -239,8 +238,8 @@ struct Asked<'a> {
     question: &'a Question<'a>,
     known: &'a Known,
     setups: &'a [Setup],
-    /// What setups whose blocks keep what they may would take at least if all kept as little (seconds), by number.
-    alike: Mutex<BTreeMap<usize, f64>>,
+    /// What blocks of setups take that keep all.
+    keeping_all: Mutex<Vec<(Setup, Arc<KeepingAll>)>>,
     /// What was seen of setups, by number, that did not fit when they were planned with all memory.
     seen: Mutex<BTreeMap<usize, Trail>>,
     /// What came of setups.
@@ -256,10 +255,10 @@ struct Asked<'a> {
 
 impl<'a> Asked<'a> {
     fn new(question: &'a Question<'a>, known: &'a Known, setups: &'a [Setup]) -> Self {
-        let (alike, seen, priced, parts) =
+        let (keeping_all, seen, priced, parts) =
             (Mutex::default(), Mutex::default(), Mutex::default(), Mutex::default());
         let (tight, nearest) = (BTreeMap::new(), Mutex::default());
-        Self { question, known, setups, alike, seen, priced, parts, tight, nearest }
+        Self { question, known, setups, keeping_all, seen, priced, parts, tight, nearest }
     }
 
     /// What is known of setups with all memory: how fast they are, and in which ways they fit so.
@@ -359,9 +358,7 @@ impl<'a> Asked<'a> {
             let [half, _] = setup.under_way();
             longer(exact(together(&part.blocks).held(Live::of(half))) / groups, self.question.capacity())
         });
-        let alike = self.alike.lock().unwrap_or_else(PoisonError::into_inner);
-        let least = alike.get(&asked).copied().unwrap_or(0.0).max(first.lower_bound);
-        least * again(number) / again(asked)
+        first.lower_bound * again(number) / again(asked)
             * (1.0 + (groups - 1.0) / exact(setup.micro_batches) / 2.0)
             * longer
     }
@@ -424,6 +421,8 @@ impl<'a> Asked<'a> {
             let mut ways = schedules(question, setup).into_iter();
             ways.all(|way| by(&blocks, setup, way, part.message, u64::MAX).is_none_or(|it| it.0 >= below))
         };
+        // Where blocks keep what they may, none takes less than where all is kept.
+        let all = self.keeping_all(number)?;
         for &under_way in &plans {
             let bounded = |live| Space::Of(room.saturating_mul(count), live);
             let space = under_way.map_or(Space::Unbounded, bounded);
@@ -437,12 +436,12 @@ impl<'a> Asked<'a> {
             let Part { blocks, message, .. } = &part;
             if under_way.is_none() {
                 // The group that has most to do does as much as one of equal ones.
-                let least = plan.proof.bound(plan.seconds()) / groups;
-                if self.keeps_what_it_may(number) {
-                    self.alike.lock().unwrap_or_else(PoisonError::into_inner).insert(number, least);
-                } else {
-                    outcome.lower_bound = outcome.lower_bound.max(least);
-                }
+                let least = match &all {
+                    Some(all) => all.bound,
+                    None if self.keeps_what_it_may(number) => 0.0,
+                    None => plan.proof.bound(plan.seconds()),
+                };
+                outcome.lower_bound = outcome.lower_bound.max(least / groups);
             }
             self.known.note(&part.mesh, part.refused.as_ref());
             let parts = || self.parts.lock().unwrap_or_else(PoisonError::into_inner);
@@ -455,7 +454,6 @@ impl<'a> Asked<'a> {
             let ways = schedules(question, setup).into_iter();
             let ways = ways.filter(|&way| by(blocks, setup, way, *message, room).is_some());
             let ways: Vec<(Kind, usize)> = ways.collect();
-            let more = if ways.is_empty() { None } else { self.keeping_more(number)? };
             let fits = |(kind, chunks): (Kind, usize)| {
                 let price = |of: &Blocks<'_>| {
                     let (seconds, first) = by(&of.blocks, setup, (kind, chunks), *message, room)?;
@@ -463,7 +461,7 @@ impl<'a> Asked<'a> {
                     let seconds = if setup.groups == 1 { of.seconds } else { seconds };
                     Some((seconds, Priced { kind, chunks, first }))
                 };
-                kept::best(more.as_ref(), &lowest, price)
+                kept::best(all.as_ref().map(|it| &it.blocks), &lowest, price)
             };
             outcome.ways = ways.into_iter().filter_map(fits).collect();
             if !outcome.ways.is_empty() {
@@ -485,23 +483,4 @@ impl<'a> Asked<'a> {
 /// What is known of what cannot be planned.
 fn nothing() -> Outcome<Priced> {
     Outcome { lower_bound: 0.0, ways: Vec::new() }
-}
-
-/// The schedules that suit a setup.
-fn schedules(question: &Question<'_>, setup: &Setup) -> Vec<(Kind, usize)> {
-    let mut all = vec![(Kind::OneForwardOneBackward, 1)];
-    if setup.groups > 1 {
-        all.extend([(Kind::Eager, 1), (Kind::ZeroBubbleH1, 1)]);
-        let chunks = question.pins.chunks.map_or(CHUNKS.to_vec(), |pinned| vec![pinned]);
-        all.extend(chunks.into_iter().filter(|&it| it > 1).map(|chunks| (Kind::Interleaved, chunks)));
-    }
-    all.retain(|&(kind, chunks)| suits(question.pins, kind, &setup.recompute, chunks));
-    all
-}
-
-/// Whether a schedule is looked at where this is computed again.
-fn suits(pins: &Pins, kind: Kind, again: &Recompute, chunks: usize) -> bool {
-    // What the backward part computes again would be kept for the gradients of weights: nothing is won.
-    let keeps = *again == Recompute::Full && kind.splits_backward();
-    pins.allows(kind, chunks) && (!keeps || pins.schedule.is_some())
 }

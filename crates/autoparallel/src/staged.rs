@@ -9,6 +9,7 @@ mod phase; // in which phase what crosses is made
 mod prices; // what a pipeline takes
 mod update; // what its update takes
 mod mispriced; // what prices do not make of what a pipeline says
+mod short; // which stages have to do with less
 mod travelling; // the same stages by another schedule, crossing in another way
 
 use std::collections::BTreeMap;
@@ -33,12 +34,13 @@ use crate::target::Target;
 
 use held_back::orders;
 pub use held_back::{TooMuch, kind, too_much};
-use kept::{Again, Cutting, Derived};
+use kept::{Again, Cutting, Derived, nameless};
 pub use mispriced::mispriced;
 pub use placed::{Place, places};
 use plans::{Make, Plans, Room, stage};
 use prices::{Networks, phases, priced, travelling};
 pub use prices::{durations, message};
+use short::Short;
 pub use travelling::{received, travelling_by};
 
 /// The most chunks in which a value crosses.
@@ -309,8 +311,6 @@ fn ordered(
 
 /// How often stages are planned again with less memory.
 const ROUNDS: usize = 6;
-/// What part of what a stage counts it has to do with less, at least.
-const LEAST: u64 = 200;
 
 /// The pipeline of these stages. What their programs need between values, and the other stages of a
 /// group, come on top of what a stage's plan counts: where a group does not fit, its stages are planned
@@ -334,13 +334,20 @@ fn made(
         let of = |node| wanted.fixed.iter().map(move |it| it.is_of(node)).collect::<Vec<_>>();
         step.graph.nodes.iter().map(of).collect::<Vec<_>>()
     };
-    let forms: Vec<_> = stages.stages.iter().map(|step| (nameless(&step.graph), fixed(step))).collect();
+    let forms: Vec<_> = stages
+        .stages
+        .iter()
+        .enumerate()
+        .map(|(number, step)| (nameless(&step.graph), fixed(step), step.homes_from(first[number])))
+        .collect();
     let same = |of: usize, it: usize| {
         (on[of].kind, &on[of].mesh) == (on[it].kind, &on[it].mesh) && forms[of] == forms[it]
     };
     let alike: Vec<usize> = (0..count).map(|it| (0..it).find(|&of| same(of, it)).unwrap_or(it)).collect();
     let whole: Vec<u64> = on.iter().map(|place| wanted.capacity(place.kind)).collect();
     let mut capacities = whole.clone();
+    // What groups have too little of, and which stages cannot do with less than they have.
+    let mut short = Short::new(count);
     let prepared: BTreeMap<usize, Prepared> = (0..count)
         .filter(|&it| alike[it] == it)
         .map(|form| Ok((form, step.prepared(form, wanted.fixed)?)))
@@ -377,11 +384,21 @@ fn made(
             Ok(stages.into_iter().zip(plans).collect::<Vec<_>>())
         };
         let made: Vec<Result<Vec<_>, Failure>> = forms.par_iter().map(of_form).collect();
+        let failed: Vec<bool> = made.iter().map(Result::is_err).collect();
         let plans: Result<Vec<_>, Failure> = made.into_iter().collect();
         let plans: BTreeMap<usize, Arc<Plan>> = match (plans, &late) {
             (Ok(plans), _) => plans.into_iter().flatten().collect(),
             (Err(_), Some(_)) => break,
-            (Err(error), None) => return Err(error),
+            (Err(failure @ Failure::Internal(_)), None) => return Err(failure),
+            (Err(failure), None) => {
+                // Other stages of the group may have what these do not.
+                let failed: Vec<&usize> =
+                    forms.keys().zip(&failed).filter(|(_, failed)| **failed).map(|(form, _)| form).collect();
+                if !short.others(&mut capacities, |it| failed.contains(&&alike[it])) {
+                    return Err(failure);
+                }
+                continue;
+            }
         };
         let Derived { stages: derived, recipe } = &*step.derived(plans.values(), &alike)?;
         let mut planned: Vec<Stage> = Vec::new();
@@ -410,23 +427,11 @@ fn made(
         }
         let counted: Vec<u64> =
             plans.values().zip(&live).map(|(plan, &live)| search::takes(plan, live)).collect();
-        for (number, capacity) in capacities.iter_mut().enumerate() {
-            let group = pipeline.group(number);
-            let beyond = beyond[group];
-            let alone = &pipeline.stages[number].plan;
-            let alone = held(&alone.memory).saturating_sub(alone.capacity);
-            if beyond > 0 || alone > 0 {
-                // All stages of a group give, each of what it counts.
-                let own = |it: &usize| pipeline.group(*it) == group;
-                let together: u64 = (0..count).filter(own).map(|it| counted[it]).sum();
-                let part = u128::from(beyond) * u128::from(counted[number]) / u128::from(together.max(1));
-                let part = part.max(u128::from(alone));
-                // A little more, for the next plan's programs need what is not counted too.
-                let part = part + part / 4;
-                let less = u64::try_from(part).unwrap_or(u64::MAX).max(counted[number] / LEAST);
-                *capacity = (*capacity).min(counted[number]).saturating_sub(less).max(1);
-            }
-        }
+        let alone = |stage: &Stage| held(&stage.plan.memory).saturating_sub(stage.plan.capacity);
+        let alone = pipeline.stages.iter().map(alone).collect();
+        let groups = (0..count).map(|it| pipeline.group(it)).collect();
+        short.by((beyond, groups), (counted, alone), &capacities);
+        short.give(&mut capacities);
     }
     let refused = refused.unwrap_or_else(|| Failure::internal("plan", "no stages were planned"));
     late.ok_or(refused)
@@ -472,16 +477,6 @@ fn assembled(
     let (memory, least) = held.map_err(|error| Failure::internal("lower", error))?.into_iter().unzip();
     pipeline.memory = memory;
     Ok((pipeline, least))
-}
-
-/// A program with numbers instead of names.
-fn nameless(graph: &Graph) -> Graph {
-    let mut names: BTreeMap<String, String> = BTreeMap::new();
-    let number = |name: &mut String| {
-        let next = names.len().to_string();
-        *name = names.entry(std::mem::take(name)).or_insert(next).clone();
-    };
-    graph.renamed(number)
 }
 
 /// When each task and message of a pipeline starts and ends, by its own prices.

@@ -165,7 +165,6 @@ fn planned(case: &Case, program: &Path, options: &Frameworks) -> Result<Value, F
         "machine": case.machine,
         "command": format!("shardloom {}", asked.join(" ")),
         "program": program.display().to_string(),
-        "profile": if cfg!(debug_assertions) { "dev" } else { "release" },
         "planning_seconds": seconds,
     });
     match ended {
@@ -188,7 +187,8 @@ fn planned(case: &Case, program: &Path, options: &Frameworks) -> Result<Value, F
             line["peak_memory"] = json!(ended.memory);
         }
         Ok(ended) => return Err(Failure::file(program, format!("{}: {}", case.name(), ended.why()))),
-        Err(why) => line["refused"] = json!(why),
+        Err(why) if start.elapsed().as_secs() >= options.limit => line["over"] = json!(why),
+        Err(why) => return Err(Failure::file(program, why)),
     }
     Ok(line)
 }
@@ -197,7 +197,11 @@ fn planned(case: &Case, program: &Path, options: &Frameworks) -> Result<Value, F
 fn row(case: &Case, line: &Value) -> String {
     let number = |name: &str| line[name].as_f64();
     let seconds = |name: &str| number(name).map_or_else(String::new, quantity::seconds);
-    let step = if line["refused"].is_string() { "refused".to_owned() } else { seconds("seconds") };
+    let step = match (&line["refused"], &line["over"]) {
+        (Value::String(_), _) => "refused".to_owned(),
+        (_, Value::String(_)) => "not over".to_owned(),
+        _ => seconds("seconds"),
+    };
     format!(
         "| {} | {} | {} | {step} | {} | {} | {} | {} |\n",
         case.framework,
@@ -216,21 +220,27 @@ fn beside(lines: &[Value], programs: &[PathBuf]) -> String {
     let [first, others @ ..] = programs else { return String::new() };
     let mut text = String::new();
     for (number, other) in others.iter().enumerate() {
+        let mut compared = 0;
         let _ = write!(text, "\n{} beside {}:", other.display(), first.display());
         for (name, what) in [("planning_seconds", "planning"), ("seconds", "steps")] {
-            let is_planned = |line: &Value| !line["refused"].is_string();
             let ratio = |lines: &[Value]| {
                 let [one, two] = [&lines[0], &lines[number + 1]];
-                let both = is_planned(one) && is_planned(two);
-                both.then(|| Some(two[name].as_f64()? / one[name].as_f64()?)).flatten()
+                // What was refused has no step.
+                two["seconds"].as_f64()?;
+                one["seconds"].as_f64()?;
+                Some(two[name].as_f64()? / one[name].as_f64()?)
             };
             let ratios: Vec<f64> = lines.chunks(programs.len()).filter_map(ratio).collect();
+            if ratios.is_empty() {
+                continue;
+            }
+            compared = ratios.len();
             let count = f64::from(u32::try_from(ratios.len()).unwrap_or(u32::MAX));
             let mean = (ratios.iter().map(|it| it.ln()).sum::<f64>() / count).exp();
             let most = ratios.iter().copied().fold(0.0, f64::max);
             let _ = write!(text, " {what} {mean:.3} x in the mean, {most:.3} x at most;");
         }
-        let _ = writeln!(text, " of {} cases", lines.len() / programs.len());
+        let _ = writeln!(text, " {compared} of {} cases are planned by both", lines.len() / programs.len());
     }
     text
 }

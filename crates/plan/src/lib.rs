@@ -44,5 +44,5 @@ pub use summary::{Traffic, communication};
 pub use traffic::{ValueKind, ValueTraffic, traffic};
 pub use words::{
     Along, ClassNames, Parameter, Split, Use, class_names, examples, operation_in_words, parameters,
-    partition_in_words, recomputed, strategy,
+    partition_in_words, recomputed, strategy, strategy_of_stage,
 };

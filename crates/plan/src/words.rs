@@ -13,7 +13,7 @@ use crate::plan::{Assignment, Plan};
 use in_time::{Family, Spoken};
 
 pub use class::{ClassNames, class_names};
-pub use strategy::{Along, Parameter, Split, Use, parameters, recomputed, strategy};
+pub use strategy::{Along, Parameter, Split, Use, parameters, recomputed, strategy, strategy_of_stage};
 
 /// A size in a fitting unit, rounded down to a tenth.
 pub(crate) fn bytes(bytes: u64) -> String {

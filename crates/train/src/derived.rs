@@ -22,6 +22,12 @@ pub struct Step {
 }
 
 impl Step {
+    /// For each operation its block, counted from this one on; nothing of those before it.
+    #[must_use]
+    pub fn homes_from(&self, first: usize) -> Vec<Option<usize>> {
+        self.homes.iter().map(|home| home.checked_sub(first)).collect()
+    }
+
     /// The same with those products that add to sums in a program that was planned of it.
     #[must_use]
     pub fn joined_as(&self, planned: &Graph) -> Self {

@@ -52,7 +52,7 @@ pub struct Keeping {
 
 /// For each block, what may be kept of it, from much to little: at most five ways ([`MOST`]), each
 /// the best at some price of memory, besides all of it and its input only. Equal blocks have the
-/// same.
+/// same, but for those of which nothing is done in a step that is a stage.
 ///
 /// `step` is that of the blocks in which nothing is done again, `costs` are its.
 pub fn keepings(blocks: &Blocks, step: &Step, costs: &Costs) -> Vec<Vec<Keeping>> {
@@ -60,6 +60,11 @@ pub fn keepings(blocks: &Blocks, step: &Step, costs: &Costs) -> Vec<Vec<Keeping>
     let mut known: Vec<(Form<'_>, Vec<Keeping>)> = Vec::new();
     let mut found = Vec::new();
     for place in 0..blocks.segments.len() {
+        // Of a block of another stage nothing is done here.
+        if blocks.segments[place].nodes.clone().all(|node| step.made[node].is_none()) {
+            found.push(Vec::new());
+            continue;
+        }
         let form = form(blocks, place);
         let same = known.iter().find(|(other, _)| *other == form);
         let ways = match same {

@@ -36,6 +36,19 @@ pub(super) struct Way {
     pub(super) first: Vec<usize>,
 }
 
+impl Way {
+    /// Whether it comes to the same as another: what is promised does not count, and what is computed again counts only
+    /// where it is of all blocks alike.
+    fn is(&self, other: &Self, again_alike: bool) -> bool {
+        let as_other = |chosen: &Chosen| {
+            let recompute = other.chosen.recompute.clone();
+            if again_alike { chosen.clone() } else { Chosen { recompute, ..chosen.clone() } }
+        };
+        (self.kind, self.chunks, &self.first) == (other.kind, other.chunks, &other.first)
+            && as_other(&self.chosen) == other.chosen
+    }
+}
+
 /// What is said of an answer, and where there is none.
 pub(super) struct Said<'a> {
     /// What none that is chosen from among what this is takes less than (seconds).
@@ -45,8 +58,9 @@ pub(super) struct Said<'a> {
 }
 
 /// What came of ways.
-#[derive(Default)]
 pub(super) struct Finished {
+    /// Whether the same is computed again of all blocks.
+    again_alike: bool,
     /// The one that takes least, and its pipeline.
     best: Option<(Way, Pipeline)>,
     /// All that were tried, and what they take (seconds), infinite where they do not fit.
@@ -58,6 +72,12 @@ pub(super) struct Finished {
 }
 
 impl Finished {
+    /// Nothing yet.
+    pub(super) fn new(question: &Question<'_>) -> Self {
+        let (best, tried, before, refused) = (None, Vec::new(), 0, None);
+        Self { again_alike: question.again_alike(), best, tried, before, refused }
+    }
+
     /// What the best takes (seconds).
     pub(super) fn seconds(&self) -> f64 {
         self.best.as_ref().map_or(f64::INFINITY, |(_, pipeline)| pipeline.seconds())
@@ -65,7 +85,7 @@ impl Finished {
 
     /// What a way takes that was tried (seconds).
     pub(super) fn taken(&self, way: &Way) -> Option<f64> {
-        self.tried.iter().find(|it| it.0 == *way).map(|it| it.1)
+        self.tried.iter().find(|it| it.0.is(way, self.again_alike)).map(|it| it.1)
     }
 
     /// More is known: as many ways may be tried again.

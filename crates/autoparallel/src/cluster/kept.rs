@@ -2,7 +2,7 @@
 //! nothing is.
 
 use std::borrow::Cow;
-use std::sync::Mutex;
+use std::sync::{Arc, Mutex, PoisonError};
 
 use files::Failure;
 use plan::Recompute;
@@ -18,6 +18,13 @@ const HALVES: usize = 5;
 pub(super) struct Blocks<'a> {
     pub(super) blocks: Cow<'a, [BlockCost]>,
     pub(super) seconds: f64,
+}
+
+/// What blocks take that keep all.
+pub(super) struct KeepingAll {
+    pub(super) blocks: Blocks<'static>,
+    /// What no plan of all of them takes less than (seconds).
+    pub(super) bound: f64,
 }
 
 impl Blocks<'_> {
@@ -62,15 +69,24 @@ impl Asked<'_> {
         !self.question.again_alike() && self.setups[number].recompute != Recompute::Nothing
     }
 
-    /// What the blocks of a setup take that keep all, where they may keep more than it says.
-    pub(super) fn keeping_more(&self, number: usize) -> Result<Option<Blocks<'static>>, Failure> {
+    /// What the blocks of a setup take that keep all, where they may keep more than it says, and what no plan of all of
+    /// them takes less than (seconds).
+    pub(super) fn keeping_all(&self, number: usize) -> Result<Option<Arc<KeepingAll>>, Failure> {
         if !self.keeps_what_it_may(number) {
             return Ok(None);
         }
         let setup = Setup { recompute: Recompute::Nothing, ..self.setups[number].clone() };
+        let known = || self.keeping_all.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some((_, made)) = known().iter().find(|it| it.0 == setup) {
+            return Ok(Some(Arc::clone(made)));
+        }
         let step = self.known.step(self.question, &setup)?;
         let (trail, enough) = (Mutex::default(), |_: &Part| false);
         let made = part(self.question, &setup, &step, Space::Unbounded, (&trail, &enough))?;
-        Ok(made.ok().map(|(plan, part)| Blocks { blocks: Cow::Owned(part.blocks), seconds: plan.seconds() }))
+        let Ok((plan, part)) = made else { return Ok(None) };
+        let blocks = Blocks { blocks: Cow::Owned(part.blocks), seconds: plan.seconds() };
+        let made = Arc::new(KeepingAll { blocks, bound: plan.proof.bound(plan.seconds()) });
+        known().push((setup, Arc::clone(&made)));
+        Ok(Some(made))
     }
 }

@@ -84,12 +84,12 @@ impl Known {
             };
             kept(&self.leasts, again.to_string(), make)
         };
-        let mut least_of = Least::clone(&*least(&setup.recompute)?);
-        if !question.again_alike() {
-            // A block may compute nothing again, where others keep less.
-            least_of = least(&Recompute::Nothing)?.keeping(&least_of);
+        let times = exact(setup.micro_batches) / exact(self.fewest);
+        if question.again_alike() {
+            return Ok(least(&setup.recompute)?.shared(times));
         }
-        Ok(least_of.shared(exact(setup.micro_batches) / exact(self.fewest)))
+        // A block may compute nothing again, and others all.
+        Ok(least(&Recompute::Nothing)?.keeping(&*least(&Recompute::Full)?).shared(times))
     }
 
     pub(super) fn of(&self, question: &Question<'_>, micro_batches: u64) -> Result<Arc<Forward>, Failure> {

@@ -89,7 +89,7 @@ pub(super) fn cheapest(question: &Question<'_>, say: &Say<'_>) -> Result<Answer,
     };
     let found = forms.par_iter().map(composed).collect::<Vec<_>>();
     let found = found.into_iter().collect::<Result<Vec<Vec<Way>>, _>>()?.into_iter().flatten();
-    let mut finished = Finished::default();
+    let mut finished = Finished::new(question);
     finished.plan(question, &asked.known[0], &found.collect::<Vec<_>>(), say)?;
     let said = Said { bound: &|_| Ok(bound), nearest: &|| Ok(String::new()) };
     finished.answer(question, &asked.known, (listed.len(), wanted), &said)

@@ -1,13 +1,17 @@
 //! Setups that some schedule can order.
 
 use files::Failure;
+use plan::Recompute;
 use schedule::Kind;
 
-use super::{Pins, Setup};
+use super::{Pins, Question, Setup};
 use crate::limits::Limits;
 
 /// What `--stages auto` chooses among.
 const TRIED: [Kind; 4] = [Kind::OneForwardOneBackward, Kind::Eager, Kind::ZeroBubbleH1, Kind::Interleaved];
+
+/// How many chunks an interleaved schedule may have.
+const CHUNKS: [usize; 2] = [2, 4];
 
 /// Keeps the setups of a model of so many blocks that one of these schedules can order; of a runtime it is said which it
 /// has.
@@ -65,4 +69,23 @@ fn refused(setup: &Setup, kind: Kind, chunks: usize, blocks: usize) -> Option<St
             setup.groups
         )
     })
+}
+
+/// The schedules that suit a setup.
+pub(super) fn schedules(question: &Question<'_>, setup: &Setup) -> Vec<(Kind, usize)> {
+    let mut all = vec![(Kind::OneForwardOneBackward, 1)];
+    if setup.groups > 1 {
+        all.extend([(Kind::Eager, 1), (Kind::ZeroBubbleH1, 1)]);
+        let chunks = question.pins.chunks.map_or(CHUNKS.to_vec(), |pinned| vec![pinned]);
+        all.extend(chunks.into_iter().filter(|&it| it > 1).map(|chunks| (Kind::Interleaved, chunks)));
+    }
+    all.retain(|&(kind, chunks)| suits(question.pins, kind, &setup.recompute, chunks));
+    all
+}
+
+/// Whether a schedule is looked at where this is computed again.
+pub(super) fn suits(pins: &Pins, kind: Kind, again: &Recompute, chunks: usize) -> bool {
+    // What the backward part computes again would be kept for the gradients of weights: nothing is won.
+    let keeps = *again == Recompute::Full && kind.splits_backward();
+    pins.allows(kind, chunks) && (!keeps || pins.schedule.is_some())
 }

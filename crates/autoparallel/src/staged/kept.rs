@@ -4,6 +4,7 @@
 //! before. The step of all stages is derived again for what their plans keep.
 
 use std::borrow::Cow;
+use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use files::Failure;
@@ -13,7 +14,7 @@ use rewrite::{RaiseStatistics, joined_as};
 use search::{Fixed, fold, fold_alone};
 use train::{Stages, Step};
 
-use super::{Forward, nameless};
+use super::Forward;
 use crate::prepared::Prepared;
 use crate::variants::Variants;
 
@@ -111,9 +112,8 @@ impl<'a> Cutting<'a> {
             let Some(recipe) = plan.recipe.as_ref().filter(|_| self.chooses) else { continue };
             let end = self.first.get(number + 1).copied().unwrap_or(blocks);
             let (start, from) = (self.first[number], self.first[made_for[number]]);
-            for block in start..end {
-                again[block] = recipe.recompute[from + block - start].clone();
-            }
+            let (own, made) = (&mut again[start..end], &recipe.recompute[from..from + end - start]);
+            own.clone_from_slice(made);
         }
         if !self.chooses || again == self.recipe.recompute {
             return Ok(Arc::clone(&self.whole));
@@ -131,4 +131,14 @@ impl<'a> Cutting<'a> {
         }
         Ok(Arc::new(derived))
     }
+}
+
+/// A program with numbers instead of names.
+pub(super) fn nameless(graph: &Graph) -> Graph {
+    let mut names: BTreeMap<String, String> = BTreeMap::new();
+    let number = |name: &mut String| {
+        let next = names.len().to_string();
+        *name = names.entry(std::mem::take(name)).or_insert(next).clone();
+    };
+    graph.renamed(number)
 }

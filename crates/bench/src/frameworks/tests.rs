@@ -47,7 +47,7 @@ fn each_case_is_asked_of_each_build() {
     assert_eq!(report.lines[1]["seconds"], 3.0);
     assert!(report.text.contains("| torchtitan | llama3_8b | h100-80g-2048x | 2.000 s | 2.500 s | 1234 | "));
     assert!(
-        report.text.contains("steps 1.500 x in the mean, 1.500 x at most; of 4 cases"),
+        report.text.contains("steps 1.500 x in the mean, 1.500 x at most; 4 of 4 cases are planned by both"),
         "{}",
         report.text
     );
@@ -57,7 +57,16 @@ fn each_case_is_asked_of_each_build() {
 fn what_is_refused_is_an_answer_and_what_fails_is_none() {
     let folder = Folder::new("frameworks-refused", None).unwrap();
     let refuses = program(&folder, "refuses", "echo 'error: nothing fits' >&2; exit 2");
-    let report = measure(&options("megatron deepseek_v3 h100-80g-64x", vec![refuses]), &|_| {}).unwrap();
+    let both = vec![refuses.clone(), refuses];
+    let report = measure(&options("megatron deepseek_v3 h100-80g-64x", both), &|_| {}).unwrap();
+    assert!(report.text.contains(": 0 of 1 cases are planned by both"), "{}", report.text);
+    let sleeps = program(&folder, "sleeps", "sleep 20");
+    let short = Frameworks { limit: 1, ..options("megatron deepseek_v3 h100-80g-64x", vec![sleeps]) };
+    let late = measure(&short, &|_| {}).unwrap();
+    assert!(late.text.contains("| not over |") && late.lines[0]["over"].is_string(), "{}", late.text);
+    let absent = vec![folder.path.join("absent")];
+    let why = measure(&options("megatron deepseek_v3 h100-80g-64x", absent), &|_| {}).unwrap_err();
+    assert!(why.to_string().contains("cannot be started"), "{why}");
     assert_eq!(report.lines[0]["refused"], "error: nothing fits");
     assert!(report.text.contains("| megatron | deepseek_v3 | h100-80g-64x | refused | "), "{}", report.text);
     let fails = program(&folder, "fails", "echo 'error: no such option' >&2; exit 1");

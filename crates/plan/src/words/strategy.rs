@@ -28,6 +28,7 @@ mod tests;
 
 use planner_ir::AxisId;
 
+use crate::pipeline::Pipeline;
 use crate::plan::Plan;
 use crate::recipe::Recompute;
 pub use uses::{Parameter, Split, Use, parameters};
@@ -37,6 +38,20 @@ pub use uses::{Parameter, Split, Use, parameters};
 /// # Panics
 /// If the plan is not a right one.
 pub fn strategy(plan: &Plan) -> Vec<String> {
+    of_blocks(plan, plan.recipe.as_ref().map_or(&[], |recipe| &recipe.recompute))
+}
+
+/// The same of a stage of a pipeline: its recipe says of the blocks of all stages what they compute again.
+pub fn strategy_of_stage(pipeline: &Pipeline, number: usize) -> Vec<String> {
+    let of = |number: usize| pipeline.stages.get(number).map(|stage| stage.first_block);
+    let all = &pipeline.recipe.recompute;
+    let end = of(number + 1).unwrap_or(all.len()).min(all.len());
+    let start = of(number).unwrap_or(end).min(end);
+    of_blocks(&pipeline.stages[number].plan, &all[start..end])
+}
+
+/// The same of a plan whose blocks compute this again.
+fn of_blocks(plan: &Plan, blocks: &[Recompute]) -> Vec<String> {
     let parameters = parameters(plan);
     let mut phrases: Vec<Phrase> = Vec::new();
     for axis in plan.mesh.axis_ids().filter(|&axis| plan.mesh.size(axis) > 1) {
@@ -50,7 +65,7 @@ pub fn strategy(plan: &Plan) -> Vec<String> {
     }
     let mut words: Vec<String> = phrases.iter().map(|phrase| phrase.text(plan)).collect();
     words.extend(accumulation(plan));
-    words.extend(recomputation(plan));
+    words.extend(recomputation(blocks));
     words.extend(spelling(plan));
     words
 }
@@ -74,8 +89,7 @@ fn accumulation(plan: &Plan) -> Option<String> {
     (count > 1).then(|| format!("{count} micro-batches"))
 }
 
-fn recomputation(plan: &Plan) -> Vec<String> {
-    let blocks = plan.recipe.as_ref().map_or(&[][..], |recipe| &recipe.recompute);
+fn recomputation(blocks: &[Recompute]) -> Vec<String> {
     let some = again(blocks).into_iter();
     some.map(|(name, count)| format!("{name} recompute in {count} of {} blocks", blocks.len())).collect()
 }

@@ -6,7 +6,7 @@ use autoparallel::mesh;
 use autoparallel::staged::{kind, too_much};
 use cost_models::quantity::{bytes, counted, percent, seconds};
 use cost_models::throughput::Throughput;
-use plan::{Pipeline, Recompute, strategy};
+use plan::{Pipeline, Recompute, strategy_of_stage};
 use schedule::{Kind, Timeline};
 use serde_json::{Value, json};
 
@@ -151,7 +151,7 @@ impl Told<'_, Pipeline> {
                 seconds(times.weight),
                 seconds(update)
             ));
-            for words in strategy(&stage.plan) {
+            for words in strategy_of_stage(pipeline, number) {
                 self.line(&format!("  {words}"));
             }
         }

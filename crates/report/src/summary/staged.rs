@@ -5,7 +5,7 @@ use std::fmt::Write as _;
 use autoparallel::mesh;
 use cost_models::quantity;
 use cost_models::throughput::Throughput;
-use plan::{Pipeline, strategy};
+use plan::{Pipeline, strategy_of_stage};
 use serde_json::{Value, json};
 
 use super::proof_json;
@@ -75,7 +75,7 @@ fn stages(pipeline: &Pipeline) -> Vec<(String, String, String)> {
             mesh::sizes(&stage.plan.mesh),
             quantity::seconds(times.forward),
             quantity::seconds(times.backward + times.weight),
-            strategy(&stage.plan).join("; ")
+            strategy_of_stage(pipeline, number).join("; ")
         );
         match alike.last_mut().filter(|(_, known)| *known == words) {
             Some((numbers, _)) => numbers.push(number),
@@ -116,13 +116,14 @@ pub fn summary_json(pipeline: &Pipeline, throughput: Option<&Throughput>) -> Val
     let stages: Vec<Value> = pipeline
         .stages
         .iter()
-        .map(|stage| {
+        .enumerate()
+        .map(|(number, stage)| {
             let (times, update) = stage.plan.phases(pipeline.schedule.splits_backward);
             json!({
                 "first_block": stage.first_block,
                 "first_device": stage.first_device,
                 "mesh": stage.plan.mesh.to_string(),
-                "strategy": strategy(&stage.plan),
+                "strategy": strategy_of_stage(pipeline, number),
                 "forward": times.forward,
                 "backward": times.backward,
                 "weight": times.weight,
