@@ -38,9 +38,13 @@ impl Short {
 
     /// Stages of groups that hold too much have less, each of what it counts, and a little more.
     pub(super) fn give(&self, capacities: &mut [u64]) {
+        (0..self.beyond.len()).for_each(|group| self.give_of(group, capacities));
+    }
+
+    fn give_of(&self, group: usize, capacities: &mut [u64]) {
         for (number, capacity) in capacities.iter_mut().enumerate() {
-            let (beyond, alone) = (self.beyond[self.groups[number]], self.alone[number]);
-            if self.stuck[number] || beyond == 0 && alone == 0 {
+            let (beyond, alone) = (self.beyond[group], self.alone[number]);
+            if self.groups[number] != group || self.stuck[number] || beyond == 0 && alone == 0 {
                 continue;
             }
             let own = |it: &usize| self.groups[*it] == self.groups[number] && !self.stuck[*it];
@@ -56,26 +60,30 @@ impl Short {
     }
 
     /// Where these stages cannot be planned with what they were given, they have what they had, and others of their
-    /// groups give it; false where there are none.
+    /// groups give it; where there are none, they have half as much less. False where that is hardly less.
     pub(super) fn others(&mut self, capacities: &mut [u64], failed: impl Fn(usize) -> bool) -> bool {
         if self.groups.is_empty() {
             return false;
         }
         for number in (0..self.stuck.len()).filter(|&it| failed(it)) {
+            let (group, given, counted) = (self.groups[number], capacities[number], self.counted[number]);
+            let had = self.had[number].min(counted);
             // What is given to others of one form may be too little of one of them only.
-            let was_given = capacities[number] < self.had[number];
-            self.stuck[number] |= was_given;
-            capacities[number] = self.had[number];
+            if given >= had {
+                continue;
+            }
+            let gives = |it: usize| it != number && self.groups[it] == group && !self.stuck[it];
+            if (0..self.stuck.len()).any(gives) && self.alone[number] == 0 {
+                self.stuck[number] = true;
+                capacities[number] = self.had[number];
+            } else if had - given <= counted / LEAST {
+                return false;
+            } else {
+                capacities[number] = given + (had - given) / 2;
+                continue;
+            }
+            self.give_of(group, capacities);
         }
-        let gives = |group: usize| {
-            let own = |it: &usize| self.groups[*it] == group && !self.stuck[*it];
-            (0..self.stuck.len()).any(|it| own(&it))
-        };
-        let alone = (0..self.stuck.len()).any(|it| self.stuck[it] && self.alone[it] > 0);
-        if alone || (0..self.beyond.len()).any(|group| self.beyond[group] > 0 && !gives(group)) {
-            return false;
-        }
-        self.give(capacities);
         true
     }
 }
@@ -105,7 +113,10 @@ mod tests {
         let mut capacities = vec![507, 1000, 169, 1000];
         assert!(short.others(&mut capacities, |it| it == 0));
         assert_eq!(capacities, [1000, 1000, 200 - 125, 1000]);
-        // None is left.
+        // None is left: half as much less, until that is hardly less.
+        assert!(short.others(&mut capacities, |it| it == 2));
+        assert_eq!(capacities, [1000, 1000, 75 + 62, 1000]);
+        capacities[2] = 199;
         assert!(!short.others(&mut capacities, |it| it == 2));
         // A stage that was given nothing less is not what fails.
         assert!(!Short::new(2).others(&mut [1, 1], |_| true));
