@@ -192,7 +192,7 @@ fn possible<'a>(question: &Question<'_>, known: &Known, ways: &'a [Way]) -> Resu
 fn planned(question: &Question<'_>, known: &Known, way: &Way, say: &Say<'_>) -> Result<Pipeline, Failure> {
     let Way { chosen, kind, chunks, first, .. } = way;
     let known = known.of(question, chosen.micro_batches)?;
-    // Where each block may keep what it can, a way says what is the least that is tried of all.
+    // Where each block keeps what it may, what a way says of that was only its price.
     let forward = if question.again_alike() { &known.again(&chosen.recompute) } else { &*known };
     let wanted = Wanted {
         cluster: question.cluster,
