@@ -29,7 +29,7 @@ pub struct Frameworks {
     /// A build of this program that plans, instead of this one; may be repeated
     #[arg(long = "program", value_name = "FILE")]
     pub programs: Vec<PathBuf>,
-    /// How long a plan may take (seconds)
+    /// Limit of the time of a plan (seconds)
     #[arg(long, value_name = "SECONDS", default_value_t = 600)]
     pub limit: u64,
     /// Append what is measured to this file
