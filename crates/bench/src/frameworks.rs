@@ -164,9 +164,12 @@ fn planned(case: &Case, program: &Path, options: &Frameworks) -> Result<Value, F
         "model": case.config,
         "machine": case.machine,
         "command": format!("shardloom {}", asked.join(" ")),
-        "program": program.display().to_string(),
         "planning_seconds": seconds,
     });
+    // This program needs no name.
+    if !options.programs.is_empty() {
+        line["program"] = json!(program.display().to_string());
+    }
     match ended {
         Ok(Ended { status, out, memory, .. }) if status.success() => {
             let made: Value = serde_json::from_str(&out).map_err(|error| {
