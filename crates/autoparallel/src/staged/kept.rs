@@ -3,7 +3,6 @@
 //! A stage is planned among what its blocks may be, as a whole program is ([`Variants`]); what its plan keeps is not known
 //! before. The step of all stages is derived again for what their plans keep.
 
-use std::borrow::Cow;
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
@@ -121,7 +120,7 @@ impl<'a> Cutting<'a> {
         let derived = Derived::of(&self.forward.again_each(again), self.first, None)?;
         for (step, plan) in derived.stages.stages.iter().zip(&plans) {
             // What other stages keep is nothing to this one.
-            let own: Cow<'_, Graph> = Cow::Owned(joined_as(&step.graph, &plan.graph).graph);
+            let own = joined_as(&step.graph, &plan.graph).graph;
             if nameless(&own) != nameless(&plan.graph) {
                 return Err(Failure::internal(
                     "train",

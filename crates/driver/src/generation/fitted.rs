@@ -19,8 +19,7 @@ use crate::pipeline::{self, Target};
 use crate::ways::{Way, keeps};
 
 /// Of what is missing beside a token, how many parts in a hundred are taken from it when it is planned again, the first
-/// time and so on: what
-/// prompts need depends on how the token has its weights, so that less may be enough.
+/// time and so on: what prompts need depends on how the token has its weights, so that less may be enough.
 const PARTS: [u64; 6] = [25, 25, 50, 100, 100, 100];
 
 /// How often a token is planned again, in all layouts of the cache together.
@@ -126,8 +125,8 @@ impl<'a> Fitting<'a> {
         mut tokens: Vec<Token<'a>>,
         below: f64,
     ) -> Result<Option<Generation>, Failure> {
-        while let Some(place) = tokens.iter().position(|it| it.plan.seconds() < below).filter(|it| *it == 0) {
-            let token = tokens.remove(place);
+        while tokens.first().is_some_and(|it| it.plan.seconds() < below) {
+            let token = tokens.remove(0);
             let Some(prefill) = &mut self.prefill else {
                 let (cache, capacity) = (self.cache.clone(), self.wanted.capacity);
                 return Ok(Some(Generation { cache, prefill: None, decode: token.plan, capacity }));
