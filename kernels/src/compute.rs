@@ -2,7 +2,7 @@
 
 mod region; // programs whose shapes depend on data
 
-use planner_ir::{Op, Scatter, Type};
+use planner_ir::{Op, Type};
 
 use crate::array::{Array, Tensor, TensorMut, byte_count};
 use crate::attention::Turn;
@@ -169,7 +169,7 @@ fn moves_bytes(op: &Op) -> bool {
         | Op::Remember
         | Op::ScaledContract { .. }
         | Op::Region(_) => true,
-        Op::ScatterElements { scatter, .. } | Op::ScatterNd { scatter } => *scatter == Scatter::Replace,
+        Op::ScatterElements { scatter, .. } | Op::ScatterNd { scatter } => scatter.replaces(),
         _ => false,
     }
 }

@@ -274,7 +274,7 @@ fn update(
     if element_count(updates.shape)? != places.len() * run {
         return Err(misfit("updates", updates.shape, y.shape));
     }
-    if scatter == Scatter::Replace {
+    if scatter.replaces() {
         return match y.dtype.bytes() {
             1 => replace::<u8>(places, run, updates, y),
             2 => replace::<u16>(places, run, updates, y),
@@ -285,7 +285,7 @@ fn update(
     with_number!(y.dtype, "combining updates", T => {
         let (updates, y) = (updates.elements::<T>()?, y.elements_mut::<T>()?);
         let combine = match scatter {
-            Scatter::Replace | Scatter::Add => T::plus,
+            Scatter::Replace | Scatter::Write | Scatter::Add => T::plus,
             Scatter::Mul => T::times,
             Scatter::Max => T::larger,
             Scatter::Min => T::smaller,

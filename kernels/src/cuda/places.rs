@@ -169,7 +169,7 @@ pub(super) fn pad(before: &[i64], edge: Edge, x: &Piece, y: &Piece) -> Result<Wo
 /// What becomes of what is `there` with an update, `value`; none if the update replaces it.
 fn combined(scatter: Scatter, y: &Piece) -> Result<Option<String>, Uncovered> {
     let function = match scatter {
-        Scatter::Replace => return Ok(None),
+        Scatter::Replace | Scatter::Write => return Ok(None),
         Scatter::Add => Binary::Add,
         Scatter::Mul => Binary::Mul,
         Scatter::Max => Binary::Max,

@@ -69,7 +69,7 @@ fn elements_are_gathered_and_scattered_where_indices_say() {
         let op = Op::GatherElements { dim: 1 };
         check_blocks(&op, &[(&data, Some(0)), (&aligned, Some(0))], &[Some(0)], 2);
 
-        for scatter in [Scatter::Replace, Scatter::Add, Scatter::Mul, Scatter::Max, Scatter::Min] {
+        for scatter in Scatter::ALL {
             let op = Op::ScatterElements { dim: 0, scatter };
             check(&one(&op, &[&data, &index, &updates]), |at| {
                 let mut value = numbers.at(at);
@@ -88,7 +88,7 @@ fn elements_are_gathered_and_scattered_where_indices_say() {
 
 fn combined(scatter: Scatter, value: f64, update: f64) -> f64 {
     match scatter {
-        Scatter::Replace => update,
+        Scatter::Replace | Scatter::Write => update,
         Scatter::Add => value + update,
         Scatter::Mul => value * update,
         Scatter::Max => value.max(update),

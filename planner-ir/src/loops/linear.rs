@@ -51,7 +51,7 @@ impl Op {
             Self::Rotary(_) => vec![vec![0], vec![1, 2]],
             Self::Concat { .. } => vec![(0..operands.len()).collect()],
             Self::ScatterElements { scatter, .. } | Self::ScatterNd { scatter } => match scatter {
-                Scatter::Add | Scatter::Replace => vec![vec![0, 2]],
+                Scatter::Add | Scatter::Replace | Scatter::Write => vec![vec![0, 2]],
                 Scatter::Mul => vec![vec![0]],
                 Scatter::Max | Scatter::Min => vec![],
             },

@@ -104,10 +104,22 @@ pub enum Pairing {
 #[expect(missing_docs, reason = "each is the function of that name")]
 pub enum Scatter {
     Replace,
+    /// Replace, where data are: nothing else uses them, and the result takes their place.
+    Write,
     Add,
     Mul,
     Max,
     Min,
+}
+
+impl Scatter {
+    /// Every way.
+    pub const ALL: [Self; 6] = [Self::Replace, Self::Write, Self::Add, Self::Mul, Self::Max, Self::Min];
+
+    /// Whether updates take the place of what is there.
+    pub fn replaces(self) -> bool {
+        matches!(self, Self::Replace | Self::Write)
+    }
 }
 
 /// What stands around a padded value.

@@ -125,9 +125,10 @@ impl Named for Pairing {
 }
 
 impl Named for Scatter {
-    const WHAT: &'static str = "`replace`, `add`, `mul`, `max` or `min`";
+    const WHAT: &'static str = "`replace`, `write`, `add`, `mul`, `max` or `min`";
     const NAMES: &'static [(&'static str, Self)] = &[
         ("replace", Self::Replace),
+        ("write", Self::Write),
         ("add", Self::Add),
         ("mul", Self::Mul),
         ("max", Self::Max),

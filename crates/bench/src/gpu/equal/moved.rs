@@ -115,7 +115,7 @@ fn picked(cases: &mut Cases) -> Result<(), Failure> {
 /// Elements and slices put to places, some to the same.
 fn put(cases: &mut Cases) -> Result<(), Failure> {
     let data = cases.numbers(&[6, 40], 0)?;
-    for scatter in [Scatter::Replace, Scatter::Add, Scatter::Mul, Scatter::Max, Scatter::Min] {
+    for scatter in Scatter::ALL {
         let way = format!("{scatter:?}").to_lowercase();
         let indices = whole(DType::I64, &[6, 90], -40, 40, 1)?;
         let updates = cases.numbers(&[6, 90], 2)?;
