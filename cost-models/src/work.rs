@@ -125,6 +125,10 @@ pub fn operation(device: &Device, work: &Work<'_>) -> Seconds {
         }
         OpClass::Norm(_) => pass(device, Pass::Norm, operands, results),
         OpClass::Reduction | OpClass::Scan => pass(device, Pass::Reduce, operands, results),
+        // Only what is written over something is read and written, and where.
+        OpClass::Scatter if op.written().is_some() => {
+            pass(device, Pass::Copy, &operands[1..], &operands[operands.len() - 1..])
+        }
         OpClass::Constant
         | OpClass::Scatter
         | OpClass::Resampling

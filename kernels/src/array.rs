@@ -290,6 +290,11 @@ impl<'a> Tensor<'a> {
 }
 
 impl TensorMut<'_> {
+    /// What is there so far.
+    pub(crate) fn there(&self) -> Tensor<'_> {
+        Tensor { dtype: self.dtype, shape: self.shape, bytes: self.bytes, spans: self.spans }
+    }
+
     /// Its elements, if that is what they are, to be set.
     pub fn elements_mut<T: Element>(&mut self) -> Result<&mut [T], KernelError> {
         expect_dtype(self.dtype, T::DTYPE)?;

@@ -84,14 +84,23 @@ pub fn add(
     sums.into_iter().try_for_each(|(y, product)| add_to(y, product))
 }
 
+/// Writes what an operation changes of what lies where its result is: the operands but for that one.
+pub fn write(op: &Op, others: &[Tensor], y: &mut TensorMut) -> Result<(), KernelError> {
+    let [index, updates] = these(others, "2")?;
+    match op {
+        Op::ScatterElements { dim, scatter } => indexing::write_elements(*dim, *scatter, [index, updates], y),
+        Op::ScatterNd { scatter } => indexing::write_nd(*scatter, [index, updates], y),
+        _ => Err(KernelError::Type(format!("{} writes over no operand", op.name()))),
+    }
+}
+
 /// Adds a product to what is there.
 fn add_to(y: &mut TensorMut, product: &Array) -> Result<(), KernelError> {
     let wide = product.type_().dtype;
     if wide == y.dtype {
         return with_number!(wide, "a sum", T => added::<T>(product.elements()?, y.elements_mut()?));
     }
-    let there = Tensor { dtype: y.dtype, shape: y.shape, bytes: y.bytes, spans: y.spans };
-    let mut sum = converted(&there, wide)?;
+    let mut sum = converted(&y.there(), wide)?;
     with_number!(wide, "a sum", T => {
         added::<T>(product.elements()?, sum.tensor_mut().elements_mut()?)
     })?;

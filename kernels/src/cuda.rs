@@ -39,7 +39,7 @@ mod squares; // the squares of many values, summed
 mod sum; // sums over ranks
 
 pub use chain::{Chain, Input, Step, is_pointwise};
-pub use choose::{copied, kernels, takes_orders};
+pub use choose::{copied, kernels, takes_orders, write};
 pub use contract::{orders, product};
 pub use copying::Copying;
 pub use launch::{

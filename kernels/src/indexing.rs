@@ -125,11 +125,22 @@ pub(crate) fn scatter_elements(
     [data, index, updates]: [&Tensor; 3],
     y: &mut TensorMut,
 ) -> Result<(), KernelError> {
+    reshape(data, y)?;
+    write_elements(dim, scatter, [index, updates], y)
+}
+
+/// The same where data are already.
+pub(crate) fn write_elements(
+    dim: usize,
+    scatter: Scatter,
+    [index, updates]: [&Tensor; 2],
+    y: &mut TensorMut,
+) -> Result<(), KernelError> {
     if index.shape != updates.shape {
         return Err(misfit("updates", updates.shape, index.shape));
     }
-    reshape(data, y)?;
-    update(scatter, &element_places(dim, data, index)?, 1, updates, y)
+    let places = element_places(dim, &y.there(), index)?;
+    update(scatter, &places, 1, updates, y)
 }
 
 /// data with slices replaced by, or combined with, those of updates.
@@ -138,8 +149,17 @@ pub(crate) fn scatter_nd(
     [data, index, updates]: [&Tensor; 3],
     y: &mut TensorMut,
 ) -> Result<(), KernelError> {
-    let (places, run) = slice_places(0, data, index)?;
     reshape(data, y)?;
+    write_nd(scatter, [index, updates], y)
+}
+
+/// The same where data are already.
+pub(crate) fn write_nd(
+    scatter: Scatter,
+    [index, updates]: [&Tensor; 2],
+    y: &mut TensorMut,
+) -> Result<(), KernelError> {
+    let (places, run) = slice_places(0, &y.there(), index)?;
     update(scatter, &places, run, updates, y)
 }
 

@@ -37,7 +37,7 @@ pub mod cuda; // kernels for GPUs, as sources
 pub mod random; // numbers that look random, and are the same everywhere
 
 pub use array::{Array, Element, Span, Tensor, TensorMut};
-pub use compute::{add, compute, evaluate};
+pub use compute::{add, compute, evaluate, write};
 pub use error::KernelError;
 
 #[cfg(test)]

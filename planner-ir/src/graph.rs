@@ -313,6 +313,18 @@ impl Graph {
         users
     }
 
+    /// The input that an operation writes its result over, which then is where the input was; none in a training
+    /// step, whose micro-batches have inputs of their own.
+    ///
+    /// # Panics
+    /// If the graph lacks it.
+    pub fn written(&self, node: NodeId) -> Option<ValueId> {
+        let node = self.node(node);
+        let operand = *node.operands.get(node.op.written()?)?;
+        let is_input = matches!(self.values.get(operand.0)?.source, Source::Input(_));
+        (is_input && self.training.is_none()).then_some(operand)
+    }
+
     /// How often an operation runs in one run of the program.
     ///
     /// # Panics

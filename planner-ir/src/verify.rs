@@ -13,6 +13,8 @@
 //! - **unique-input-names**, **unique-weight-names**, **unique-state-names**,
 //!   **unique-output-names**: names differ.
 //! - **outputs-exist**: what the program returns are values of it.
+//! - **written-over**: what an operation writes its result over is an input of a program that answers, and
+//!   nothing else uses it.
 //! - **training-only**: states and phases other than forward stand in training steps only, and one
 //!   has at least one micro-batch.
 //! - **carried-once**: each state becomes one value, of its own type; in order of the states; a
@@ -69,6 +71,7 @@ pub fn verify(graph: &Graph) -> Result<(), Violations> {
         inference(graph, node, &mut found);
     }
     outputs(graph, &mut found);
+    written_over(graph, &mut found);
     training::training(graph, &mut found);
     found.none_or(())
 }
@@ -192,6 +195,28 @@ fn outputs(graph: &Graph, found: &mut Violations) {
         if !names.insert(&output.name) {
             found.add("unique-output-names", &name, "another output has its name too");
         }
+    }
+}
+
+fn written_over(graph: &Graph, found: &mut Violations) {
+    if graph.nodes.iter().all(|node| node.op.written().is_none()) {
+        return;
+    }
+    let mut uses = vec![0_usize; graph.values.len()];
+    let used = graph.nodes.iter().flat_map(|node| &node.operands);
+    for value in used.chain(graph.outputs.iter().map(|it| &it.value)) {
+        uses.get_mut(value.0).into_iter().for_each(|it| *it += 1);
+    }
+    for (id, node) in graph.node_ids().zip(&graph.nodes) {
+        let Some(value) = node.op.written().and_then(|it| node.operands.get(it)) else { continue };
+        let message = match uses.get(value.0) {
+            Some(1) if graph.written(id).is_some() => continue,
+            Some(0 | 1) => "which is no input of a program that answers, expected one",
+            Some(_) => "which is used besides, expected nothing else that uses it",
+            // That it does not exist has been said.
+            None => continue,
+        };
+        found.add("written-over", name(node), format!("is written over %{}, {message}", value.0));
     }
 }
 

@@ -211,6 +211,13 @@ impl<'a> Orders<'a> {
         blocks.iter().map(piece).collect()
     }
 
+    /// Whether an operation writes its result over an operand where that is.
+    pub(crate) fn writes_in_place(&self, compute: &Compute) -> bool {
+        let storage = |block: &Block| self.program.buffer(block.buffer).storage;
+        let over = compute.op.written().and_then(|it| compute.operands.get(it));
+        over.zip(compute.results.first()).is_some_and(|(data, y)| storage(data) == storage(y))
+    }
+
     /// The order of a value; empty if it lies row-major.
     pub(crate) fn order(&self, buffer: BufferId) -> &[usize] {
         self.orders.get(&buffer).map_or(&[], Vec::as_slice)

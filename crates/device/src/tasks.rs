@@ -62,13 +62,15 @@ pub fn tasks(program: &Program) -> Vec<Task> {
 }
 
 fn alone(orders: &Orders, number: usize, compute: &Compute) -> Task {
+    let (operands, results) = (orders.pieces(&compute.operands), orders.pieces(&compute.results));
+    let kernels = if orders.writes_in_place(compute) { cuda::write } else { cuda::kernels };
     Task {
         instructions: vec![number],
         at: number,
         what: named(&compute.op),
         operands: buffers(&compute.operands),
         results: buffers(&compute.results),
-        work: cuda::kernels(&compute.op, &orders.pieces(&compute.operands), &orders.pieces(&compute.results)),
+        work: kernels(&compute.op, &operands, &results),
     }
 }
 

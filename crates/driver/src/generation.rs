@@ -3,6 +3,7 @@
 pub mod roles; // which inputs and outputs of a model are what
 pub mod bound; // the steps as programs of fixed sizes
 pub mod planned; // both steps planned, over one cache
+mod written; // entries written where the cache is
 mod wanted; // what they are planned for, and the layouts of their cache
 mod fitted; // both steps in one memory
 pub mod together; // what a device holds of both

@@ -193,10 +193,15 @@ impl Build<'_> {
             return Ok(());
         }
         let mut results = Vec::new();
+        // An input is as large as what is written over it, for the operation has both in one layout.
+        let mut written = op.written().map(|it| held[it]).filter(|&it| self.is_input_of_a_step(it));
         for (&value, positional) in node.results.iter().zip(of_results) {
             let layout = &self.plan.layouts[value.0];
             let type_ = layout.local_type(self.plan.graph.type_of(value));
-            let buffer = self.buffer(Kind::Activation, type_);
+            let buffer = match written.take() {
+                Some(input) => self.next_in(input),
+                None => self.buffer(Kind::Activation, type_),
+            };
             self.copies.insert((value, Copy::Made), buffer);
             results.push(self.block(value, layout, buffer, positional));
         }
@@ -446,6 +451,18 @@ impl Build<'_> {
         }
         let storage = *storage;
         self.program.buffers.push(Buffer { storage, type_ });
+        BufferId(self.program.buffers.len() - 1)
+    }
+
+    /// Whether a buffer is where an input of a step is at rest: one of a micro-batch is not written.
+    fn is_input_of_a_step(&self, buffer: BufferId) -> bool {
+        self.program.inputs.iter().any(|port| port.buffer == buffer)
+    }
+
+    /// What a buffer becomes where it is.
+    fn next_in(&mut self, buffer: BufferId) -> BufferId {
+        let next = self.program.buffer(buffer).clone();
+        self.program.buffers.push(next);
         BufferId(self.program.buffers.len() - 1)
     }
 

@@ -10,7 +10,7 @@
 use std::collections::BTreeMap;
 
 use crate::program::{Event, Program, Stream};
-use crate::storage::StorageId;
+use crate::storage::{Region, StorageId};
 use crate::users::{Known, Users};
 
 /// The program with the events that its order on the streams needs.
@@ -55,7 +55,7 @@ pub(crate) fn ordered(mut program: Program) -> Program {
         }
         for &storage in &writes {
             need(users.others(StorageId(storage)));
-            if program.storages[storage].kind.state().is_some() {
+            if program.storages[storage].kind.region() == Region::Resident {
                 need(used[storage]);
             }
         }

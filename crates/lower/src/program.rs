@@ -331,13 +331,14 @@ impl Program {
             && compute.operands.iter().all(|operand| same(operand) || single(operand))
     }
 
-    /// Whether a result of an operation may lie where it has this operand: it is element-wise, or makes a product
-    /// that is added to what is there.
+    /// Whether a result of an operation may lie where it has this operand: it is element-wise, makes a product
+    /// that is added to what is there, or writes over some of it.
     pub fn may_lie_over(&self, compute: &Compute, operand: usize, result: usize) -> bool {
         let type_ = |block: &Block| &self.buffer(block.buffer).type_;
-        let adds = compute.op.addends(compute.operands.len()).contains(&(operand, result))
-            && type_(&compute.results[result]) == type_(&compute.operands[operand]);
-        adds || self.is_elementwise(compute)
+        let stays = compute.op.addends(compute.operands.len()).contains(&(operand, result))
+            || (compute.op.written() == Some(operand) && result == 0);
+        let same = type_(&compute.results[result]) == type_(&compute.operands[operand]);
+        (stays && same) || self.is_elementwise(compute)
     }
 
     /// What the rank holds, by kind (bytes): each kind at rest, and the arena at its peak.

@@ -27,7 +27,7 @@ pub enum Kind {
 /// One of a rank's two memories.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Region {
-    /// At rest between steps. Of this, a step changes only states.
+    /// At rest between steps. Of this, a step changes only states, and inputs that something is written over.
     Resident,
     /// Written in a step.
     Step,

@@ -21,7 +21,8 @@
 //! - **type**: an operation's operands have the types of its results by inference, but for sums,
 //!   which may be in wider elements, and blocks lie within values.
 //! - **written-once**: what a step writes is written by one instruction, or put together of equal
-//!   parts of which each is; nothing at rest is, but states.
+//!   parts of which each is; nothing at rest is, but states, and inputs of a step that an operation writes
+//!   its result over.
 //! - **read-after-write**: what is read, or returned, has been written.
 //! - **reuse**: bytes are written again only after everything that uses what they held, or by what has
 //!   read them element by element.
@@ -44,7 +45,7 @@
 //! - **state-order**: what reads a state reads what it is meant to: a buffer that an instruction
 //!   writes, after that and before the next one that writes the state; the state's own buffer, or
 //!   one that none writes, the state as it was found, before it is written, or after the last
-//!   repetition what a sum has become.
+//!   repetition what a sum has become. So it is with inputs that something is written over.
 //!   An instruction that reads what it writes does so element by element, or sums over ranks.
 //! - **guard**: before the guard no state that lasts is written, and all outputs are that it looks
 //!   at.

@@ -1,4 +1,5 @@
-//! Results in the places of operands, element by element, and products added to what is there.
+//! Results in the places of operands, element by element, products added to what is there, and what is written over
+//! some of it.
 
 use kernels::{Array, KernelError, Tensor, TensorMut};
 use planner_ir::{DType, Op, Type};
@@ -23,6 +24,20 @@ impl<'a> Given<'a> {
             Self::Result(_) => None,
         }
     }
+}
+
+/// Writes what an operation changes where its result lies, which is where it has that operand; nothing if it has it
+/// elsewhere, or writes over nothing.
+pub(crate) fn write_in_place(
+    op: &Op,
+    operands: &[Given],
+    results: &mut [TensorMut],
+) -> Option<Result<(), KernelError>> {
+    let over = op.written()?;
+    let ([y], Given::Result(0)) = (results, operands.get(over)?) else { return None };
+    let others = operands.iter().enumerate().filter(|it| it.0 != over);
+    let others: Vec<Tensor> = others.map(|(_, it)| it.there()).collect::<Option<_>>()?;
+    Some(kernels::write(op, &others, y))
 }
 
 /// Computes products that are added to what lies where their results are written; nothing if the operation adds

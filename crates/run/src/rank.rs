@@ -9,14 +9,14 @@ use std::time::Instant;
 
 use kernels::{Array, Tensor, TensorMut};
 use lower::{
-    Action, Block, Buffer, BufferId, Compute, Copied, Direction, Instruction, Port, Program, Received,
+    Action, Block, Buffer, BufferId, Compute, Copied, Direction, Instruction, Kind, Port, Program, Received,
     Region, Remote, Sent, StorageId, Turn, Way,
 };
 
 use crate::collective::{Member, Stop, Target};
 use crate::copy::copy;
 use crate::error::RunError;
-use crate::in_place::{Given, add_in_place, compute_in_place};
+use crate::in_place::{Given, add_in_place, compute_in_place, write_in_place};
 use crate::memory::{parts, read};
 use crate::transport::Transport;
 
@@ -188,13 +188,18 @@ impl Rank {
         done
     }
 
-    /// Takes states that are to be written away from what is at rest.
+    /// Takes states and inputs that are to be written away from what is at rest. An input that somebody else has too
+    /// is copied.
     fn take(&mut self, writes: &[BufferId]) -> Result<Vec<(StorageId, Arc<Array>)>, Fault> {
         let mut taken = Vec::new();
         for &buffer in writes {
-            if self.program.storage(buffer).kind.state().is_some() {
+            if self.program.storage(buffer).kind.region() == Region::Resident {
                 let storage = self.program.buffer(buffer).storage;
-                taken.push((storage, self.rest[storage.0].take().ok_or(Fault::Memory)?));
+                let mut block = self.rest[storage.0].take().ok_or(Fault::Memory)?;
+                if self.program.storages[storage.0].kind == Kind::Input {
+                    Arc::make_mut(&mut block);
+                }
+                taken.push((storage, block));
             }
         }
         Ok(taken)
@@ -287,7 +292,9 @@ impl Rank {
         let done = match there {
             Some(operands) => kernels::compute(&compute.op, &operands, &mut results),
             None if program.is_elementwise(compute) => compute_in_place(&compute.op, &operands, &mut results),
-            None => add_in_place(&compute.op, &operands, &mut results).ok_or(Fault::Memory)?,
+            None => write_in_place(&compute.op, &operands, &mut results)
+                .or_else(|| add_in_place(&compute.op, &operands, &mut results))
+                .ok_or(Fault::Memory)?,
         };
         Ok(done.map_err(Stop::Kernel)?)
     }
@@ -388,7 +395,7 @@ impl Rank {
     }
 }
 
-/// States that are written, taken from what is at rest.
+/// States and inputs that are written, taken from what is at rest.
 type Taken = [(StorageId, Arc<Array>)];
 
 /// Why an instruction is not done.

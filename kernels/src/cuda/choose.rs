@@ -114,10 +114,10 @@ fn one_result(op: &Op, operands: &[Piece], y: &Piece) -> Result<Work, Uncovered>
             places::gather_nd(*batch_dims, [data, indices], y)
         }
         (Op::ScatterElements { dim, scatter }, [data, indices, updates]) if moved(data, updates, y) => {
-            places::scatter_elements(*dim, *scatter, [data, indices, updates], y)
+            places::scatter_elements(*dim, *scatter, [data, indices, updates], y, movement::whole(y))
         }
         (Op::ScatterNd { scatter }, [data, indices, updates]) if moved(data, updates, y) => {
-            places::scatter_nd(*scatter, [data, indices, updates], y)
+            places::scatter_nd(*scatter, [data, indices, updates], y, movement::whole(y))
         }
         (Op::Resize(attributes), [x]) if moves => resample::resize(attributes, x, y),
         (Op::Experts { activation, limit, active }, _) => {
@@ -130,6 +130,20 @@ fn one_result(op: &Op, operands: &[Piece], y: &Piece) -> Result<Work, Uncovered>
         (Op::Gather { dim }, [_, _]) => indexing::gather(*dim, operands, y),
         (Op::GatherGradient { dim, .. }, [_, _]) => indexing::gather_gradient(*dim, operands, y),
         _ => Err(missing()),
+    }
+}
+
+/// The kernels of an operation that writes its result over an operand, which lies where the result does: of the
+/// result only what it changes is written.
+pub fn write(op: &Op, operands: &[Piece], results: &[Piece]) -> Result<Work, Uncovered> {
+    match (op, operands, results) {
+        (Op::ScatterElements { dim, scatter }, [data, indices, updates], [y]) if moved(data, updates, y) => {
+            places::scatter_elements(*dim, *scatter, [data, indices, updates], y, Work::default())
+        }
+        (Op::ScatterNd { scatter }, [data, indices, updates], [y]) if moved(data, updates, y) => {
+            places::scatter_nd(*scatter, [data, indices, updates], y, Work::default())
+        }
+        _ => Err(Uncovered::Missing(format!("{} over an operand", named(op)))),
     }
 }
 

@@ -7,7 +7,7 @@ use planner_ir::{Binary, Edge, Scatter};
 use super::functions::binary;
 use super::indexing::{launch, links};
 use super::launch::{Argument, Launch, Piece, Uncovered, Work};
-use super::movement::whole;
+
 use super::number::{computed, stored};
 use super::strides::{Arguments, own_strides, signed};
 use super::text::filled;
@@ -191,14 +191,15 @@ fn steps(y: &Piece, made: &str, from: &str) -> [String; 3] {
 
 /// data with elements replaced by, or combined with, those of updates; operands data, indices,
 /// updates. Indices along a dimension may be equal: a thread takes all of a line in their order. Numbers
-/// that are rounded when they are stored are stored once, with all that is combined with them.
+/// that are rounded when they are stored are stored once, with all that is combined with them. It comes behind what
+/// puts data where the result is.
 pub(super) fn scatter_elements(
     dim: usize,
     scatter: Scatter,
     [data, indices, updates]: [&Piece; 3],
     y: &Piece,
+    mut work: Work,
 ) -> Result<Work, Uncovered> {
-    let mut work = whole(y);
     let (shape, held) = (&indices.type_.shape, &data.type_.shape);
     let lines: u64 =
         shape.iter().enumerate().filter(|(other, _)| *other != dim).map(|(_, extent)| extent).product();
@@ -245,13 +246,14 @@ pub(super) fn scatter_elements(
 }
 
 /// data with slices replaced by, or combined with, those of updates; operands data, indices, updates.
-/// Slices at one place are linked, and each chain of them taken in its order.
+/// Slices at one place are linked, and each chain of them taken in its order. It comes behind what puts data where the
+/// result is.
 pub(super) fn scatter_nd(
     scatter: Scatter,
     [data, indices, updates]: [&Piece; 3],
     y: &Piece,
+    mut work: Work,
 ) -> Result<Work, Uncovered> {
-    let mut work = whole(y);
     let (shape, picked) = (&data.type_.shape, &indices.type_.shape);
     let misfit = || Uncovered::Missing(format!("slices of {shape:?} at {picked:?}"));
     let (&width, around) = picked.split_last().ok_or_else(misfit)?;

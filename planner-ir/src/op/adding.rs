@@ -1,8 +1,8 @@
-//! Operations that add results to operands.
+//! Operations that add results to operands, or write them where operands are.
 
 use std::borrow::Cow;
 
-use super::Op;
+use super::{Op, Scatter};
 use crate::data::DType;
 
 impl Op {
@@ -16,6 +16,16 @@ impl Op {
                 (operands - adds.len()..).zip(adds.iter().copied()).collect()
             }
             _ => vec![],
+        }
+    }
+
+    /// Which operand the first result takes the place of: nothing else uses it, and of the result only what the
+    /// operation changes is written.
+    pub fn written(&self) -> Option<usize> {
+        match self {
+            Self::ScatterElements { scatter: Scatter::Write, .. }
+            | Self::ScatterNd { scatter: Scatter::Write } => Some(0),
+            _ => None,
         }
     }
 

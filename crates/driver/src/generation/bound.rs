@@ -11,6 +11,7 @@ use plan::{Cache, Form, Growth};
 use planner_ir::{Graph, Source, Type};
 
 use super::roles::Roles;
+use super::written;
 use crate::compile;
 use crate::pipeline;
 
@@ -118,7 +119,10 @@ impl<'a> Decoder<'a> {
     pub fn step(&self, width: u64) -> Result<Graph, Failure> {
         let found = self.growth.found(self.capacity, width);
         let mask = if self.growth == Growth::AtLength && width > 1 { width } else { self.capacity };
-        let graph = self.imported(width, found, mask)?;
+        let mut graph = self.imported(width, found, mask)?;
+        if self.growth != Growth::Behind {
+            written::in_place(&mut graph, &self.roles.kept);
+        }
         let known = |name: &str| {
             let roles = &self.roles;
             let kept = roles.kept.iter().map(|part| &part.past);

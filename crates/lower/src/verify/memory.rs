@@ -6,6 +6,7 @@ use std::collections::BTreeMap;
 
 use super::parts::{Written, written};
 use super::{Report, Violation};
+use crate::action::Action;
 use crate::happens::Happens;
 use crate::program::Program;
 use crate::storage::{ALIGNMENT, BufferId, Kind, Region, StorageId};
@@ -69,7 +70,8 @@ fn check_uses(program: &Program, happens: &Happens, report: &mut Report) -> Vec<
         for buffer in instruction.action.writes() {
             let storage = program.buffer(buffer).storage;
             let kind = program.storages[storage.0].kind;
-            if kind.state().is_some() {
+            // In which order those are written is looked at with states.
+            if kind.state().is_some() || (kind == Kind::Input && is_written_over(program, index, storage)) {
                 continue;
             }
             if kind.region() == Region::Resident {
@@ -111,6 +113,15 @@ fn check_uses(program: &Program, happens: &Happens, report: &mut Report) -> Vec<
         }
     }
     usage
+}
+
+/// Whether an instruction writes over some of an input of a step what takes its place.
+fn is_written_over(program: &Program, index: usize, storage: StorageId) -> bool {
+    let Action::Compute(compute) = &program.instructions[index].action else { return false };
+    let lies_there = |buffer: BufferId| program.buffer(buffer).storage == storage;
+    let given = program.inputs.iter().any(|port| lies_there(port.buffer));
+    let over = compute.op.written().and_then(|it| compute.operands.get(it));
+    given && over.is_some_and(|it| lies_there(it.buffer))
 }
 
 /// What is written must be written at once, or part by part and each part once.

@@ -1,4 +1,4 @@
-//! What repetitions and states add: repetition, cleared, carried, state-order, guard.
+//! What repetitions, states and inputs that are written over add: repetition, cleared, carried, state-order, guard.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -22,9 +22,12 @@ pub(super) fn check(program: &Program, found: &mut Vec<Violation>) {
     check_repetition(program, &mut report);
     check_guard(program, &mut report);
     let happens = Happens::of(program);
-    let own: BTreeSet<BufferId> = program.states.iter().map(|port| port.buffer).collect();
+    let ports = program.states.iter().chain(&program.inputs);
+    let own: BTreeSet<BufferId> = ports.map(|port| port.buffer).collect();
     for uses in Uses::of(program).values() {
-        check_cleared(program, (uses, &own), &mut report);
+        if uses.kind.state().is_some() {
+            check_cleared(program, (uses, &own), &mut report);
+        }
         check_order(program, (uses, &own), &happens, &mut report);
     }
 }
@@ -113,7 +116,7 @@ fn check_guard(program: &Program, report: &mut Report) {
     }
 }
 
-/// Who uses a state, instructions in order, and which buffer.
+/// Who uses a state or an input, instructions in order, and which buffer.
 struct Uses {
     storage: StorageId,
     kind: Kind,
@@ -124,9 +127,10 @@ struct Uses {
 }
 
 impl Uses {
-    /// Of all states.
+    /// Of all states and inputs.
     fn of(program: &Program) -> BTreeMap<StorageId, Self> {
-        let states = program.storages.iter().enumerate().filter(|(_, it)| it.kind.state().is_some());
+        let changes = |kind: Kind| kind == Kind::Input || kind.state().is_some();
+        let states = program.storages.iter().enumerate().filter(|(_, it)| changes(it.kind));
         let unused = |(index, it): (usize, &Storage)| {
             let (storage, kind) = (StorageId(index), it.kind);
             (storage, Self { storage, kind, clears: Vec::new(), writes: Vec::new(), reads: Vec::new() })
@@ -151,7 +155,7 @@ impl Uses {
     /// What it is called in messages.
     fn name(&self, program: &Program) -> String {
         let named = |port: &&crate::Port| program.buffer(port.buffer).storage == self.storage;
-        let name = program.states.iter().find(named).map_or("?", |port| &port.name);
+        let name = program.states.iter().chain(&program.inputs).find(named).map_or("?", |port| &port.name);
         format!("{} `{name}`", self.kind.name())
     }
 }

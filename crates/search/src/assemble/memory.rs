@@ -6,7 +6,7 @@
 //! values on their way) is counted when it is written (`compose::memory`).
 //!
 //! What an operation leaves as it is ([`planner_ir::Op::keeps_order`]) is the same memory as its
-//! operand, and is there by itself from when that is gone.
+//! operand, and is there by itself from when that is gone. So is what is written over an input.
 //!
 //! A training step turns round once: when the forward pass ends, everything that any section keeps
 //! for its gradients is there at once. So that is resident too, and other moments count only in the
@@ -211,9 +211,12 @@ impl Assembly<'_> {
         self.added.iter().any(adds)
     }
 
-    /// Whether a partition of an operation leaves its operand as it is.
+    /// Whether a partition of an operation leaves its first operand as it is, or writes over it where it is.
     fn is_view(&self, node: NodeId, choice: usize) -> bool {
         let (graph, operands) = (&self.section.graph, &self.section.graph.node(node).operands);
+        if graph.written(node).is_some() {
+            return true;
+        }
         let choice = &self.space.choices[node.0][choice];
         let ([operand], [layout]) = (&operands[..], &choice.operands[..]) else { return false };
         let local = self.space.layouts[operand.0][*layout].local_type(graph.type_of(*operand));

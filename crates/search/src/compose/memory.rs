@@ -6,7 +6,7 @@
 //! ([`Op::keeps_order`](planner_ir::Op::keeps_order)) is the same memory as its operand.
 
 use plan::{Assignment, Copy, Holding, Plan};
-use planner_ir::{CROSSING, Graph, Layout, Move, Node, NodeId, Phase, Source, StateKind, ValueId};
+use planner_ir::{CROSSING, Graph, Layout, Move, NodeId, Phase, Source, StateKind, ValueId};
 
 use crate::cluster::Kept;
 use crate::live::Live;
@@ -178,7 +178,7 @@ impl<'a> Walk<'a> {
             let node = graph.node(id);
             if let Assignment::Computed { operands, partition, .. } = assignment {
                 walk.phase = node.phase;
-                walk.compute(node, operands);
+                walk.compute(id, operands);
                 if partition.moves() {
                     let bytes = slots(graph, node, partition);
                     walk.live(For::Copy, bytes);
@@ -253,8 +253,9 @@ impl<'a> Walk<'a> {
     }
 
     /// An operation, and the copies of its operands that are not there yet.
-    fn compute(&mut self, node: &Node, copies: &[Copy]) {
+    fn compute(&mut self, id: NodeId, copies: &[Copy]) {
         let (plan, graph) = (self.plan, &self.plan.graph);
+        let node = graph.node(id);
         let operands = node.operands.iter().zip(copies);
         let places: Vec<Place> = operands.map(|(&value, &copy)| self.copy(value, copy)).collect();
         let same = match (&node.operands[..], copies, &places[..]) {
@@ -268,6 +269,9 @@ impl<'a> Walk<'a> {
             self.moment += 1;
             places.into_iter().for_each(|it| self.read(it));
         }
+        // What is written over an input that is where it is at rest stays there.
+        let over = graph.written(id).and(node.op.written()).filter(|&it| copies[it] == Copy::Made);
+        let same = same.or(over.map(|_| Place::Rest));
         for &result in &node.results {
             let key = (result, Copy::Made);
             let bytes = self.bytes(result, &plan.layouts[result.0]);
