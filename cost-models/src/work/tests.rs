@@ -1,6 +1,6 @@
 //! Times of operations on the blocks of a device.
 
-use planner_ir::DType;
+use planner_ir::{DType, Scatter};
 
 use super::*;
 use crate::known::Known;
@@ -273,4 +273,21 @@ fn gradients_of_experts_that_add_take_no_longer_than_sums_of_their_own() {
             assert!(experts > 8 || all > alone, "{name}: {all} s as {alone} s");
         }
     }
+}
+
+/// What is written over something takes as long however large that is, and less than what is made anew.
+#[test]
+fn what_is_written_in_place_takes_what_is_written() {
+    let device = named("h100-80g").unwrap().device;
+    let of = |places: u64, scatter: Scatter| {
+        let entries = Type::new(DType::BF16, [8, 8, places, 128]);
+        let given = [8, 8, 1, 128];
+        let operands = [entries.clone(), Type::new(DType::I64, given), Type::new(DType::BF16, given)];
+        let (op, results) = (Op::ScatterElements { dim: 2, scatter }, [entries]);
+        let work =
+            Work { op: &op, whole: &operands, operands: &operands, results: &results, rows: Rows::Together };
+        operation(&device, &work)
+    };
+    assert_eq!(of(1024, Scatter::Write), of(65_536, Scatter::Write));
+    assert!(10.0 * of(65_536, Scatter::Write) < of(65_536, Scatter::Replace));
 }

@@ -9,6 +9,7 @@ mod shape; // what programs look like
 mod regression; // training steps made by hand
 mod step_faults; // rules of training steps that are broken are found
 mod training; // programs of training steps
+mod written; // what is written over inputs
 mod alike; // one program for all ranks
 mod pipelines; // programs of stages
 mod grouped; // one program for each group

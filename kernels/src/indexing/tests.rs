@@ -81,6 +81,11 @@ fn elements_are_gathered_and_scattered_where_indices_say() {
                 value
             });
             check_blocks(&op, &[(&data, Some(0)), (&index, None), (&updates, None)], &[Some(0)], 4);
+            // Where data are already it is the same.
+            let mut there = data.clone();
+            let others = [index.tensor(), updates.tensor()];
+            crate::write(&op, &others, &mut there.tensor_mut()).unwrap();
+            assert_eq!(there, one(&op, &[&data, &index, &updates]));
         }
         Ok(())
     });
@@ -120,6 +125,9 @@ fn slices_are_gathered_and_scattered_where_tuples_say() {
             });
             numbers.at(at) + hits.map(|row| changes.at(&[row, at[2]])).sum::<f64>()
         });
+        let mut there = data.clone();
+        crate::write(&op, &[index.tensor(), updates.tensor()], &mut there.tensor_mut()).unwrap();
+        assert_eq!(there, one(&op, &[&data, &index, &updates]));
         for dim in [0, 1] {
             let operands = [(&data, Some(dim)), (&index, None), (&updates, None)];
             check_blocks(&op, &operands, &[Some(dim)], 2);

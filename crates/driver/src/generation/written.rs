@@ -10,7 +10,8 @@ pub(super) fn in_place(graph: &mut Graph, kept: &[Kept]) {
     for part in kept.iter().filter(|it| it.form == Form::Entries) {
         let Some(present) = graph.outputs.iter().find(|it| it.name == part.present) else { continue };
         let Source::Result { node, .. } = graph.value(present.value).source else { continue };
-        let is_past = |it: ValueId| matches!(&graph.value(it).source, Source::Input(name) if *name == part.past);
+        let is_past =
+            |it: ValueId| matches!(&graph.value(it).source, Source::Input(name) if *name == part.past);
         let found = &graph.nodes[node.0];
         let alone = |it: &&ValueId| {
             is_past(**it)

@@ -10,7 +10,9 @@ use std::sync::atomic::{AtomicU32, Ordering};
 use planner_ir::{DType, Op, Type};
 
 use crate::array::{Array, Span, Tensor, TensorMut};
-use crate::cuda::{Argument, Chain, Input, Kernel, Piece, Uncovered, Work, chained, host_program, kernels};
+use crate::cuda::{
+    Argument, Chain, Input, Kernel, Piece, Uncovered, Work, chained, host_program, kernels, write,
+};
 
 /// How many orders of threads each work is run in.
 const ORDERS: u64 = 2;
@@ -74,7 +76,13 @@ impl Trial {
             .iter()
             .map(|(it, spans)| Piece { spans: spans.clone(), ..Piece::whole(it.clone()) })
             .collect();
-        kernels(&self.op, &operands, &results).unwrap_or_else(|error| panic!("{}: {error}", self.title()))
+        self.kernels(&operands, &results).unwrap_or_else(|error| panic!("{}: {error}", self.title()))
+    }
+
+    /// The kernels of the operation: what it writes over an operand, or all of it.
+    fn kernels(&self, operands: &[Piece], results: &[Piece]) -> Result<Work, Uncovered> {
+        let over = self.op.written().is_some_and(|it| self.in_place[0] == Some(it));
+        if over { write(&self.op, operands, results) } else { kernels(&self.op, operands, results) }
     }
 
     /// What the operations of a chain make, one by one.
@@ -285,7 +293,7 @@ pub(super) fn check_in_orders(trials: Vec<(Trial, Vec<Vec<usize>>)>) {
             operands.map(|((it, spans), order)| piece(it.type_(), spans, order)).collect();
         let results = trial.results.iter().zip(of_results);
         let results: Vec<Piece> = results.map(|((it, spans), order)| piece(it, spans, order)).collect();
-        works.push(match kernels(&trial.op, &operands, &results) {
+        works.push(match trial.kernels(&operands, &results) {
             Ok(work) => work,
             // Without the library.
             Err(Uncovered::Library(it)) => {

@@ -71,7 +71,6 @@ fn values_are_resampled() {
     check(&trials);
 }
 
-
 #[test]
 fn elements_are_scattered() {
     let trials = many(24, |u, seed| {
@@ -85,7 +84,9 @@ fn elements_are_scattered() {
         let indices = whole(*u.choose(&[DType::I64, DType::I32])?, &given, -extent, extent, seed);
         let scatter = *u.choose(&Scatter::ALL)?;
         let operands = vec![numbers(dtype, &shape, seed), indices, numbers(dtype, &given, seed + 1)];
-        Ok(Trial::whole(Op::ScatterElements { dim, scatter }, operands, 0.0))
+        let mut trial = Trial::whole(Op::ScatterElements { dim, scatter }, operands, 0.0);
+        trial.in_place[0] = trial.op.written().filter(|_| u.arbitrary().unwrap_or(true));
+        Ok(trial)
     });
     check(&trials);
 }
@@ -110,6 +111,7 @@ fn slices_are_scattered() {
             held = extents.iter().map(|&it| Span::contiguous(it, 0)).collect();
             held[0].start = 3;
         }
+        let in_place = (scatter == Scatter::Write && u.arbitrary()?).then_some(0);
         Ok(Trial {
             op: Op::ScatterNd { scatter },
             operands: vec![
@@ -119,7 +121,7 @@ fn slices_are_scattered() {
             ],
             results: vec![(Type::new(dtype, block), held)],
             tolerance: 0.0,
-            in_place: vec![None],
+            in_place: vec![in_place],
             chain: None,
         })
     });
