@@ -278,7 +278,7 @@ fn gradients_of_experts_that_add_take_no_longer_than_sums_of_their_own() {
 /// What is written over something takes as long however large that is, and less than what is made anew.
 #[test]
 fn what_is_written_in_place_takes_what_is_written() {
-    let device = named("h100-80g").unwrap().device;
+    let device = named("h100-80g-8x").expect("is shipped").device;
     let of = |places: u64, scatter: Scatter| {
         let entries = Type::new(DType::BF16, [8, 8, places, 128]);
         let given = [8, 8, 1, 128];

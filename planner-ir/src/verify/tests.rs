@@ -67,31 +67,31 @@ fn what_is_written_over_is_an_input_that_nothing_else_uses() {
     let scattered = |data: &str, rest: &str| {
         format!(
             "%0 = input \"cache\" : f32[1,4]\n%1 = weight \"w\" : f32[1,4]\n%2 = input \"at\" : i64[1,1]\n\
-             %3 = input \"x\" : f32[1,1]\n%4 = neg %1 : f32[1,4]\n\
-             %5 = scatter_elements dim=1 scatter=write {data} %2 %3 : f32[1,4]\n{rest}"
+             %3 = input \"x\" : f32[1,1]\n%4 = input \"z\" : f32[1,4]\n%5 = neg %4 : f32[1,4]\n\
+             %6 = scatter_elements dim=1 scatter=write {data} %2 %3 : f32[1,4]\n{rest}"
         )
     };
-    check(&scattered("%0", "return \"y\" %5"), expect![""]);
+    check(&scattered("%0", "return \"y\" %6"), expect![""]);
     let at_rest = expect![
-        "%5: is written over %1, which is no input of a program that answers, expected one [written-over]"
+        "%6: is written over %1, which is no input of a program that answers, expected one [written-over]"
     ];
-    check(&scattered("%1", "return \"y\" %5"), at_rest);
+    check(&scattered("%1", "return \"y\" %6"), at_rest);
     let made = expect![
-        "%5: is written over %4, which is no input of a program that answers, expected one [written-over]"
+        "%6: is written over %5, which is no input of a program that answers, expected one [written-over]"
     ];
-    check(&scattered("%4", "return \"y\" %5"), made);
+    check(&scattered("%5", "return \"y\" %6"), made);
     let read = expect![
-        "%5: is written over %0, which is used besides, expected nothing else that uses it [written-over]"
+        "%6: is written over %0, which is used besides, expected nothing else that uses it [written-over]"
     ];
-    check(&scattered("%0", "%6 = neg %0 : f32[1,4]\nreturn \"y\" %5"), read);
+    check(&scattered("%0", "%7 = neg %0 : f32[1,4]\nreturn \"y\" %6"), read);
     let returned = expect![
-        "%5: is written over %0, which is used besides, expected nothing else that uses it [written-over]"
+        "%6: is written over %0, which is used besides, expected nothing else that uses it [written-over]"
     ];
-    check(&scattered("%0", "return \"y\" %5, \"z\" %0"), returned);
+    check(&scattered("%0", "return \"y\" %6, \"z\" %0"), returned);
     let trains = expect![
-        "%5: is written over %0, which is no input of a program that answers, expected one [written-over]"
+        "%6: is written over %0, which is no input of a program that answers, expected one [written-over]"
     ];
-    check(&scattered("%0", "return \"y\" %5\ntrain 1"), trains);
+    check(&scattered("%0", "return \"y\" %6\ntrain 1"), trains);
 }
 
 /// Addends that there are not, and results: they are told of as other faults are.
