@@ -1,6 +1,7 @@
 //! Decoders that make tokens: what their inputs and outputs are, plans of their steps, and the steps.
 
 pub mod roles; // which inputs and outputs of a model are what
+pub mod ring; // single tokens written where they stay
 pub mod bound; // the steps as programs of fixed sizes
 pub mod planned; // both steps planned, over one cache
 mod written; // entries written where the cache is

@@ -43,6 +43,10 @@ pub struct Cache {
     pub growth: Growth,
     /// How many tokens there is room for, new ones included.
     pub capacity: u64,
+    /// The input by which a step of one token is told the place of its entry, which it writes there, over the oldest one,
+    /// where other entries come behind all others: an integer, `[1]`. Of all places, which it finds, these are taken in
+    /// turn, the first one after a step of several tokens.
+    pub slot: Option<String>,
 }
 
 /// Where new tokens stand, as a model is told.
@@ -114,6 +118,16 @@ impl Growth {
 }
 
 impl Cache {
+    /// How many places of a part that has entries a step of so many tokens finds.
+    pub fn found(&self, width: u64) -> u64 {
+        if self.is_written(width) { self.capacity } else { self.growth.found(self.capacity, width) }
+    }
+
+    /// Whether a step of so many tokens writes its entry where it is told.
+    pub fn is_written(&self, width: u64) -> bool {
+        self.slot.is_some() && width == 1
+    }
+
     /// The parts that have a place for each token.
     pub fn entries(&self) -> impl Iterator<Item = &Kept> {
         self.kept.iter().filter(|it| it.form == Form::Entries)

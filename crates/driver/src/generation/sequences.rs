@@ -25,6 +25,8 @@ pub struct Sequences<'a> {
     /// How many steps' tokens have been taken of all sequences, where they stand at the same place;
     /// else whether prompts have been.
     taken: usize,
+    /// How many steps of one token there have been since those of several.
+    singles: usize,
 }
 
 /// For each sequence what the model says of its next token; nothing of one whose prompt is not over.
@@ -63,7 +65,7 @@ impl<'a> Sequences<'a> {
             prefill.take_turn(&mut decode)?;
             prefill.keep(&handed)?;
         }
-        Ok(Self { generation, prefill, decode, handed, tokens: prompts, taken: 0 })
+        Ok(Self { generation, prefill, decode, handed, tokens: prompts, taken: 0, singles: 0 })
     }
 
     /// What each rank on a processor of this process holds (bytes).
@@ -159,12 +161,13 @@ impl<'a> Sequences<'a> {
             None => &mut self.decode,
         };
         let mut outcome = session.step(&inputs)?;
+        self.singles += usize::from(width == 1);
         Ok(outcome.outputs.remove(&generation.cache.logits))
     }
 
     /// The inputs of a step.
     fn given(&self, plan: &Plan, first: &[usize], width: usize) -> Result<BTreeMap<String, Array>, RunError> {
-        let Cache { tokens, mask, positions, growth, capacity, .. } = &self.generation.cache;
+        let Cache { tokens, mask, positions, growth, capacity, slot, .. } = &self.generation.cache;
         let capacity = usize::try_from(*capacity).unwrap_or(usize::MAX);
         let mut inputs = BTreeMap::new();
         // A place may be before the first token, or behind the last.
@@ -196,6 +199,11 @@ impl<'a> Sequences<'a> {
             let positions_of: Vec<i64> =
                 if shared { places(0).map(position).collect() } else { all().map(position).collect() };
             give(&mut inputs, plan, &positions.name, &positions_of)?;
+        }
+        if let Some(name) = slot.as_ref().filter(|_| width == 1) {
+            // What prompts leave is in order: its first place is the oldest.
+            let slot = i64::try_from(self.singles % capacity.max(1)).unwrap_or(0);
+            give(&mut inputs, plan, name, &[slot])?;
         }
         Ok(inputs)
     }

@@ -2,7 +2,7 @@
 
 use std::collections::BTreeSet;
 
-use planner_ir::{Source, Type};
+use planner_ir::{DType, Source, Type};
 
 use super::Violations;
 use crate::generation::{Cache, Form, Generation, Growth, Kept, input, output};
@@ -35,6 +35,12 @@ pub fn check_generation(generation: &Generation) -> Result<(), Violations> {
             }
         }
         same(generation, &mut found);
+        if let (Some(name), growth) = (&generation.cache.slot, generation.cache.growth)
+            && growth != Growth::Behind
+        {
+            let message = format!("new entries come {}, expected behind all others", growth.name());
+            found.add("roles", format!("`{name}`"), message);
+        }
     }
     found.none_or(())
 }
@@ -77,6 +83,12 @@ fn roles(step: &str, plan: &Plan, cache: &Cache, found: &mut Violations) {
             wrong("the input of positions", &positions.name, type_, format!("integers [{batch}, {width}]"));
         }
     }
+    if let Some(name) = cache.slot.as_ref().filter(|_| step == "decode") {
+        let type_ = of_input(name);
+        if type_ != Some(Type::new(DType::I64, [1])) {
+            wrong("the input of the slot", name, type_, "i64[1]".to_owned());
+        }
+    }
     let needed = match cache.growth {
         Growth::Behind | Growth::AtLength => cache.mask.as_deref(),
         Growth::AtPosition => cache.positions.as_ref().map(|it| it.name.as_str()),
@@ -91,7 +103,7 @@ fn roles(step: &str, plan: &Plan, cache: &Cache, found: &mut Violations) {
     if !logits.as_ref().is_some_and(suits) {
         wrong("the output of logits", &cache.logits, logits, format!("[{batch}, {width}, vocabulary]"));
     }
-    let known = known(cache);
+    let known = known(step, cache);
     for value in &plan.graph.values {
         if let Source::Input(name) = &value.source
             && !known.contains(name.as_str())
@@ -106,10 +118,11 @@ fn roles(step: &str, plan: &Plan, cache: &Cache, found: &mut Violations) {
 }
 
 /// The inputs that have a role.
-fn known(cache: &Cache) -> BTreeSet<&str> {
+fn known<'a>(step: &str, cache: &'a Cache) -> BTreeSet<&'a str> {
     let kept = cache.kept.iter().map(|it| it.past.as_str());
-    let others = cache.mask.iter().chain(cache.positions.iter().map(|it| &it.name)).map(String::as_str);
-    kept.chain(others).chain([cache.tokens.as_str()]).collect()
+    let slot = cache.slot.iter().filter(|_| step == "decode");
+    let others = cache.mask.iter().chain(cache.positions.iter().map(|it| &it.name)).chain(slot);
+    kept.chain(others.map(String::as_str)).chain([cache.tokens.as_str()]).collect()
 }
 
 /// What is kept: of which types, and where new entries come.
@@ -177,7 +190,7 @@ fn before(part: &Kept, left: &Type, width: u64, cache: &Cache) -> Result<Type, S
             return Err(format!("it is a state, and new entries come {growth}, expected behind all others"));
         }
         (Form::Entries, Some(places)) if *places == cache.capacity => {
-            *places = cache.growth.found(cache.capacity, width);
+            *places = cache.found(width);
         }
         (Form::Entries, _) => {
             return Err(format!("`{}` is {left}, expected {} places", part.present, cache.capacity));

@@ -107,6 +107,7 @@ fn plans_of_generation_are_read_as_they_are_written_and_are_as_the_schema_says()
             dim: u.int_in_range(0..=4)?,
             growth: *u.choose(&Growth::ALL)?,
             capacity: u.arbitrary()?,
+            slot: u.arbitrary()?,
         };
         let prefill = if u.arbitrary()? { Some(samples::random(u)?) } else { None };
         let generation = Generation { cache, prefill, decode: samples::random(u)?, capacity: u.arbitrary()? };

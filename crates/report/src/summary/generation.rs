@@ -10,7 +10,7 @@ use crate::throughput;
 
 /// What a plan of generation is, line by line, of which a device holds so much (bytes).
 pub fn in_words(generation: &Generation, held: u64) -> Vec<String> {
-    let Cache { tokens, mask, positions, logits, kept: _, growth, capacity, dim } = &generation.cache;
+    let Cache { tokens, mask, positions, logits, kept: _, growth, capacity, dim, slot } = &generation.cache;
     let mut lines = vec![format!("sequences  {} at once, of up to {capacity} tokens", generation.batch())];
     lines.push(match &generation.prefill {
         Some(_) => format!("prompts    {} tokens at a time", generation.width()),
@@ -23,6 +23,7 @@ pub fn in_words(generation: &Generation, held: u64) -> Vec<String> {
         1 => format!("positions `{}`, made an input of one node", it.name),
         count => format!("positions `{}`, made an input of {count} nodes", it.name),
     }));
+    roles.extend(slot.iter().map(|it| format!("slot `{it}`")));
     roles.push(format!("logits `{logits}`"));
     lines.push(format!("given      {}", roles.join(", ")));
     let parts = |word: &str, kept: &[&Kept], end: &str| {
@@ -32,10 +33,11 @@ pub fn in_words(generation: &Generation, held: u64) -> Vec<String> {
     };
     let (entries, states): (Vec<&Kept>, Vec<&Kept>) =
         (generation.cache.entries().collect(), generation.cache.states().collect());
+    let written = if slot.is_some() { ", single tokens in place" } else { "" };
     lines.extend(parts(
         "cache",
         &entries,
-        &format!("; places in dimension {dim}, new ones {}", growth.name()),
+        &format!("; places in dimension {dim}, new ones {}{written}", growth.name()),
     ));
     lines.extend(parts("states", &states, "; as large after each token"));
     lines.push(format!(
@@ -71,7 +73,7 @@ pub fn in_json(generation: &Generation, held: u64, on: Option<&Cluster>) -> Valu
         "batch": generation.batch(),
         "width": generation.width(),
         "capacity": cache.capacity,
-        "cache": { "growth": cache.growth.name(), "dim": cache.dim, "kept": kept },
+        "cache": { "growth": cache.growth.name(), "dim": cache.dim, "slot": cache.slot, "kept": kept },
         "prefill": generation.prefill.as_ref().map(of_plan),
         "decode": of_plan(&generation.decode),
     })

@@ -43,6 +43,9 @@ pub(in crate::json) struct Cache {
     pub(in crate::json) dim: usize,
     pub(in crate::json) growth: Growth,
     pub(in crate::json) capacity: u64,
+    /// Missing where no step writes its entry in place.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(in crate::json) slot: Option<String>,
 }
 
 #[derive(Serialize, Deserialize)]

@@ -1,0 +1,274 @@
+//! Single tokens of a decoder written into its cache, where they stay.
+//!
+//! A step of one token whose entries come behind all others finds all places but one and returns them moved up by
+//! one. Of it is made a step that finds all places and is told one of them, the *slot*: the entry of the token is
+//! written there, over the oldest one, and nothing moves. With the slots taken in turn, the place that is the s-th in
+//! the model's order, the newest last, is then the slot j with `s = (j − slot − 1) mod places`.
+//!
+//! Attention does not ask in which order keys come, as long as keys, values and what hides them are in the same one.
+//! So values that come of the cache stay as they lie, and values that they meet are brought into that order. Which
+//! dimensions those are follows from the loops of operations: an operation whose loop has its iterations in another
+//! order does the same, unless it asks where they are. Where something does, there is no such step, and the cache
+//! moves up as the model says.
+
+mod attention; // attention to keys in the order of slots
+mod order; // values brought into that order
+mod writes; // where entries are put behind others
+mod unused; // operations that nothing needs
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use plan::Cache;
+use planner_ir::{DType, Graph, LoopId, Loops, Node, NodeId, Op, Output, Scatter, Source, Type, ValueId};
+
+use writes::{Write, writes};
+
+/// What the input of the slot is called, unless the model has one of that name.
+const SLOT: &str = "cache_slot";
+
+/// What the input of the slot is called beside inputs of these names.
+pub fn slot_beside(taken: &[&str]) -> String {
+    let mut name = SLOT.to_owned();
+    while taken.contains(&name.as_str()) {
+        name.push('_');
+    }
+    name
+}
+
+/// The step of one token that writes its entry at the slot, an input of that name, made of the step whose entry comes
+/// behind all others; or why there is none.
+pub fn ring(graph: &Graph, cache: &Cache, slot: &str) -> Result<Graph, String> {
+    let writes = writes(graph, cache)?;
+    let mut ring = Ring::new(graph, cache, writes, slot);
+    for node in graph.node_ids() {
+        ring.node(node)?;
+    }
+    ring.finished(cache).map(|made| unused::without(&made))
+}
+
+/// What an operation does with iterations of a loop in another order.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Sense {
+    /// Its results are in that order.
+    Ordered,
+    /// So are those that the loop indexes; others are the same in any order.
+    Any,
+}
+
+/// What an operation does with iterations of a loop in another order, if that is known.
+fn sense(op: &Op) -> Option<Sense> {
+    match op {
+        Op::Unary(_)
+        | Op::Binary(_)
+        | Op::Select
+        | Op::Cast(_)
+        | Op::Gated(_)
+        | Op::Softmax { .. }
+        | Op::LogSoftmax { .. }
+        | Op::LayerNorm { .. }
+        | Op::RmsNorm { .. }
+        | Op::InstanceNorm { .. }
+        | Op::Rotary(_)
+        | Op::Reshape { .. }
+        | Op::Transpose { .. }
+        | Op::Expand { .. }
+        | Op::Concat { .. }
+        | Op::Slice { .. }
+        | Op::Pad { .. }
+        | Op::Gather { .. }
+        | Op::GatherElements { .. }
+        | Op::GatherNd { .. } => Some(Sense::Ordered),
+        Op::Contract(_) | Op::Reduce { .. } | Op::Attention(_) => Some(Sense::Any),
+        _ => None,
+    }
+}
+
+/// A step as it is made.
+struct Ring<'a> {
+    old: &'a Graph,
+    graph: Graph,
+    /// How many places there are, and which dimension of the cache's parts has them.
+    places: u64,
+    dim: usize,
+    /// The operations that put entries behind others.
+    writes: BTreeMap<NodeId, Write>,
+    /// The input of the slot.
+    slot: ValueId,
+    /// For each value of the old graph, what it has become.
+    made: Vec<ValueId>,
+    /// For each value of the old graph, its dimensions that are in the order of slots.
+    slots: Vec<BTreeSet<usize>>,
+    /// The place in the model's order of each slot.
+    order: Option<ValueId>,
+    /// The slot as indices, of each shape.
+    indices: BTreeMap<Vec<u64>, ValueId>,
+    /// What is only in the model's order, along a dimension in the order of slots.
+    rolled: BTreeMap<(ValueId, usize), ValueId>,
+}
+
+impl<'a> Ring<'a> {
+    /// With everything that is given.
+    fn new(old: &'a Graph, cache: &Cache, writes: BTreeMap<NodeId, Write>, slot: &str) -> Self {
+        let mut graph = Graph { name: old.name.clone(), ..Graph::default() };
+        let mut made = vec![ValueId(usize::MAX); old.values.len()];
+        for id in old.value_ids() {
+            let value = old.value(id);
+            if matches!(value.source, Source::Result { .. }) {
+                continue;
+            }
+            let mut type_ = value.type_.clone();
+            if writes.values().any(|it| it.past == id) {
+                type_.shape[cache.dim] = cache.capacity;
+            }
+            made[id.0] = graph.push_value(type_, value.source.clone());
+        }
+        let slot = graph.push_value(Type::new(DType::I64, [1]), Source::Input(slot.to_owned()));
+        Self {
+            old,
+            graph,
+            places: cache.capacity,
+            dim: cache.dim,
+            writes,
+            slot,
+            made,
+            slots: vec![BTreeSet::new(); old.values.len()],
+            order: None,
+            indices: BTreeMap::new(),
+            rolled: BTreeMap::new(),
+        }
+    }
+
+    /// An operation of the old graph.
+    fn node(&mut self, id: NodeId) -> Result<(), String> {
+        if let Some(write) = self.writes.get(&id).copied() {
+            return self.write(id, write);
+        }
+        let old = self.old;
+        let node = old.node(id);
+        if node.operands.iter().all(|it| self.slots[it.0].is_empty()) {
+            let operands = node.operands.iter().map(|it| self.made[it.0]).collect();
+            self.keep(node, node.op.clone(), operands);
+            return Ok(());
+        }
+        let refused = |what: &str| {
+            let (origin, types) = (&node.origin, old.types_of(&node.operands));
+            let types: Vec<String> = types.iter().map(ToString::to_string).collect();
+            format!("`{origin}` takes keys or values of the cache ({}) and {what}", types.join(", "))
+        };
+        let sense = sense(&node.op).ok_or_else(|| refused("may ask for their order"))?;
+        let loops = node.op.loops(&old.types_of(&node.operands), &old.types_of(&node.results));
+        let over = self.loops_in_slots(node, &loops).ok_or_else(|| refused("has other numbers among places"))?;
+        let op = attention::in_any_order(node, old, &loops, &over, self.places).map_err(|it| refused(&it))?;
+        let mut operands = Vec::new();
+        for (operand, dims) in node.operands.iter().zip(&loops.operands) {
+            let dims = dims_over(dims, &over).ok_or_else(|| refused("has other numbers among places"))?;
+            operands.push(self.in_slots(*operand, &dims)?);
+        }
+        for (result, dims) in node.results.iter().zip(&loops.results) {
+            let dims = dims_over(dims, &over).ok_or_else(|| refused("has other numbers among places"))?;
+            if sense == Sense::Ordered && dims.len() < over.len() {
+                return Err(refused("takes some places of all"));
+            }
+            self.slots[result.0] = dims;
+        }
+        let op = match op {
+            None => node.op.clone(),
+            Some(attention) => {
+                self.hide(&attention, &mut operands, &node.origin)?;
+                Op::Attention(attention.op)
+            }
+        };
+        self.keep(node, op, operands);
+        Ok(())
+    }
+
+    /// The loops of an operation that operands have in the order of slots; nothing where a dimension in that order has
+    /// several, or an operation asks where its iterations are.
+    fn loops_in_slots(&self, node: &Node, loops: &Loops) -> Option<BTreeSet<LoopId>> {
+        let mut over = BTreeSet::new();
+        for (operand, dims) in node.operands.iter().zip(&loops.operands) {
+            for &dim in &self.slots[operand.0] {
+                let [only] = dims[dim][..] else { return None };
+                over.insert(only);
+            }
+        }
+        let asks = |it: &LoopId| loops.positional.contains(it);
+        let is_attention = matches!(node.op, Op::Attention(_));
+        (is_attention || !over.iter().any(asks)).then_some(over)
+    }
+
+    /// An operation with what its operands have become.
+    fn keep(&mut self, node: &Node, op: Op, operands: Vec<ValueId>) {
+        let types = self.old.types_of(&node.results);
+        let results = self.graph.push_node(op, operands, types, node.origin.clone());
+        for (old, new) in node.results.iter().zip(results) {
+            self.made[old.0] = new;
+        }
+    }
+
+    /// An entry written at the slot rather than put behind others.
+    fn write(&mut self, id: NodeId, write: Write) -> Result<(), String> {
+        let node = self.old.node(id);
+        if !self.slots[write.new.0].is_empty() {
+            return Err(format!("`{}` keeps what has all places of the cache itself", node.origin));
+        }
+        let new = self.made[write.new.0];
+        let shape = self.graph.type_of(new).shape.clone();
+        let indices = self.indices_of(shape, &node.origin)?;
+        let op = Op::ScatterElements { dim: self.dim, scatter: Scatter::Write };
+        let result = node.results[0];
+        self.made[result.0] = self.push(op, vec![self.made[write.past.0], indices, new], &node.origin)?;
+        self.slots[result.0] = BTreeSet::from([self.dim]);
+        Ok(())
+    }
+
+    /// The slot, for each element of that shape.
+    fn indices_of(&mut self, shape: Vec<u64>, origin: &str) -> Result<ValueId, String> {
+        if let Some(&known) = self.indices.get(&shape) {
+            return Ok(known);
+        }
+        let ones = Op::Reshape { shape: vec![1; shape.len()] };
+        let one = self.push(ones, vec![self.slot], origin)?;
+        let all = self.push(Op::Expand { shape: shape.clone() }, vec![one], origin)?;
+        self.indices.insert(shape, all);
+        Ok(all)
+    }
+
+    /// An operation of one result.
+    fn push(&mut self, op: Op, operands: Vec<ValueId>, origin: &str) -> Result<ValueId, String> {
+        let types = op.infer(&self.graph.types_of(&operands));
+        let types = types.map_err(|error| format!("`{origin}` cannot be written in place: {error}"))?;
+        let results = self.graph.push_node(op, operands, types, origin.to_owned());
+        results.first().copied().ok_or_else(|| format!("`{origin}` makes nothing, expected one result"))
+    }
+
+    /// The graph with its outputs, of which those that are no entries have to be in the model's order.
+    fn finished(mut self, cache: &Cache) -> Result<Graph, String> {
+        for Output { name, value } in &self.old.outputs {
+            let is_entries = cache.entries().any(|it| it.present == *name);
+            if !is_entries && !self.slots[value.0].is_empty() {
+                return Err(format!("the output `{name}` has all places of the cache"));
+            }
+        }
+        let output = |it: &Output| Output { name: it.name.clone(), value: self.made[it.value.0] };
+        self.graph.outputs = self.old.outputs.iter().map(output).collect();
+        Ok(self.graph)
+    }
+}
+
+/// The dimensions that such loops index, each alone; nothing where one has others beside it.
+fn dims_over(dims: &[Vec<LoopId>], over: &BTreeSet<LoopId>) -> Option<BTreeSet<usize>> {
+    let mut found = BTreeSet::new();
+    for (dim, loops) in dims.iter().enumerate() {
+        if loops.iter().any(|it| over.contains(it)) {
+            if loops.len() > 1 {
+                return None;
+            }
+            found.insert(dim);
+        }
+    }
+    Some(found)
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,73 @@
+//! Attention of one query to keys in the order of slots.
+
+use std::collections::BTreeSet;
+
+use planner_ir::{Attention, Binary, Blind, DType, Graph, LoopId, Loops, Node, Op, Real, Type, ValueId};
+
+use super::Ring;
+
+/// Attention that does not ask where its keys are.
+pub(super) struct Unordered {
+    pub(super) op: Attention,
+    /// How many of the last places it sees, where these are not all.
+    window: Option<u64>,
+}
+
+/// Attention whose keys are in the order of slots, if it asks where they are: a single query sees all of them, or those
+/// of a window, which a mask says. Nothing for what does not ask.
+pub(super) fn in_any_order(
+    node: &Node,
+    graph: &Graph,
+    loops: &Loops,
+    over: &BTreeSet<LoopId>,
+    places: u64,
+) -> Result<Option<Unordered>, String> {
+    let Op::Attention(op) = node.op else { return Ok(None) };
+    if !over.iter().any(|it| loops.positional.contains(it)) {
+        return Ok(None);
+    }
+    let queries = graph.type_of(node.operands[0]).shape[2];
+    if queries != 1 {
+        return Err(format!("has {queries} queries, each of which sees those before its own, expected one"));
+    }
+    let window = op.window.filter(|&it| it < places);
+    let mask = op.masks(&node.operands[3..]).0.map(|&it| graph.type_of(it).dtype);
+    let counts = match op.blind {
+        Blind::Zero => false,
+        // What a query that sees no key gets says how keys are hidden.
+        Blind::Mean => mask.is_some_and(|it| it != DType::Bool),
+        Blind::Once => true,
+    };
+    if window.is_some() && counts {
+        return Err("sees a window of them, and a query that sees none depends on how they are hidden".to_owned());
+    }
+    Ok(Some(Unordered { op: Attention { causal: false, window: None, ..op }, window }))
+}
+
+impl Ring<'_> {
+    /// Adds to the operands of attention the mask of its window.
+    pub(super) fn hide(
+        &mut self,
+        attention: &Unordered,
+        operands: &mut Vec<ValueId>,
+        origin: &str,
+    ) -> Result<(), String> {
+        let Some(window) = attention.window else { return Ok(()) };
+        let order = self.order()?;
+        let first = self.number(self.places - window)?;
+        let seen = self.push(Op::Binary(Binary::GreaterOrEqual), vec![order, first], origin)?;
+        let Some(&mask) = attention.op.masks(&operands[3..]).0 else {
+            operands.insert(3, seen);
+            return Ok(());
+        };
+        let dtype = self.graph.type_of(mask).dtype;
+        operands[3] = if dtype == DType::Bool {
+            self.push(Op::Binary(Binary::And), vec![mask, seen], origin)?
+        } else {
+            let hidden = Op::Fill { result: Type::new(dtype, []), value: Real(f64::NEG_INFINITY) };
+            let hidden = self.push(hidden, vec![], origin)?;
+            self.push(Op::Select, vec![seen, mask, hidden], origin)?
+        };
+        Ok(())
+    }
+}
