@@ -7,14 +7,44 @@ use files::model_file::ModelFile;
 use files::{given, plan_file};
 use import::{Bindings, ImportError, Positions};
 use plan::{Cache, Control, Pipeline, Plan, Recipe};
-use planner_ir::Graph;
+use planner_ir::{Graph, Type};
 use search::{Section, fold};
 use train::Step;
 
+use crate::generation::ring::ring;
 use crate::pipeline::{self, Decisions, Phases, Prepared, Training, parameters};
 
-/// The model of a plan, imported for the sizes of the plan; of generation, with the input of positions
-/// that the model may lack.
+/// The program of a plan as it was before it was planned, but for training: the model imported, or of generation the
+/// step of one token that writes its entry in place.
+pub fn step(file: &ModelFile, plan: &Plan, cache: Option<&Cache>) -> Result<Graph, ImportError> {
+    let imported = imported(file, plan, cache)?;
+    let written = written(plan, cache).and_then(|cache| Some((cache, cache.slot.as_ref()?)));
+    let Some((cache, slot)) = written else { return Ok(imported) };
+    ring(&imported, cache, slot).map_err(ImportError::Binding)
+}
+
+/// What is said of a cache, where the step of a plan writes its entry in place.
+pub fn written<'a>(plan: &Plan, cache: Option<&'a Cache>) -> Option<&'a Cache> {
+    let cache = cache?;
+    let inputs = given::expected(&plan.graph);
+    let (_, tokens) = inputs.iter().find(|(name, _)| *name == cache.tokens)?;
+    tokens.shape.get(1).is_some_and(|&width| cache.is_written(width)).then_some(cache)
+}
+
+/// The shape of an input as the model's own step has it.
+fn shape(plan: &Plan, cache: Option<&Cache>, name: &str, type_: &Type) -> Vec<u64> {
+    let mut shape = type_.shape.clone();
+    if let Some(cache) = written(plan, cache)
+        && cache.entries().any(|it| it.past == name)
+        && let Some(places) = shape.get_mut(cache.dim)
+    {
+        *places = cache.growth.found(cache.capacity, 1);
+    }
+    shape
+}
+
+/// The model of a plan, imported for the sizes of the plan; of generation the model's own step, with the input of
+/// positions that the model may lack.
 pub fn imported(file: &ModelFile, plan: &Plan, cache: Option<&Cache>) -> Result<Graph, ImportError> {
     let inputs = given::expected(&plan.graph);
     let known = file.model.inputs();
@@ -30,7 +60,7 @@ pub fn imported(file: &ModelFile, plan: &Plan, cache: Option<&Cache>) -> Result<
     let bindings = Bindings {
         dims: plan.model.dims.iter().cloned().collect(),
         controls: plan.controls.iter().map(control).collect::<Result<_, ImportError>>()?,
-        inputs: shapes.map(|(name, type_)| ((*name).to_owned(), type_.shape.clone())).collect(),
+        inputs: shapes.map(|(name, type_)| ((*name).to_owned(), shape(plan, cache, name, type_))).collect(),
         positions: cache.and_then(|cache| positions(plan, cache)),
         parameters: plan.recipe.iter().flat_map(|it| parameters::single(file, &it.roles)).collect(),
     };
@@ -60,10 +90,11 @@ fn positions(plan: &Plan, cache: &Cache) -> Option<Positions> {
     let inputs = given::expected(&plan.graph);
     let type_of = |name: &str| inputs.iter().find(|(it, _)| *it == name).map(|(_, type_)| *type_);
     let [batch, width] = type_of(&cache.tokens)?.shape[..] else { return None };
-    let past = type_of(&cache.entries().next()?.past)?;
+    let past = &cache.entries().next()?.past;
+    let past = shape(plan, Some(cache), past, type_of(past)?);
     Some(Positions {
         name: positions.name.clone(),
-        start: *past.shape.get(cache.dim)?,
+        start: *past.get(cache.dim)?,
         batch,
         width,
         nodes: positions.nodes.iter().cloned().collect(),

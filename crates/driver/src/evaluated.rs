@@ -10,10 +10,11 @@ use files::model_file::ModelFile;
 use import::ImportError;
 use kernels::Array;
 use lower::Program;
-use plan::Control;
+use plan::{Cache, Control};
 use planner_ir::{Graph, Source, State, StateKind, Type};
 use run::RunError;
 
+use crate::generation::turned::Turned;
 use crate::expected::{self, Compared, Expected, allowed, compared};
 
 /// How far outputs may be from each other at least, in parts of the largest number: operations are raised
@@ -41,14 +42,19 @@ pub struct Evaluated<'a> {
     pub file: &'a ModelFile,
     /// The programs of all ranks.
     pub programs: &'a [Program],
+    /// What is said of a cache, where the plan's step writes its entry in place: the model's step is evaluated in its own
+    /// order.
+    pub written: Option<&'a Cache>,
     /// A file of inputs, instead of made ones.
     pub inputs: Option<&'a Path>,
 }
 
 /// Inputs, and what they are.
-struct Set {
+struct Set<'a> {
     what: &'static str,
     inputs: Arrays,
+    /// In which order the entries of the cache are.
+    turned: Option<Turned<'a>>,
     /// Whether outputs of the model that are no numbers may be anything.
     lenient: bool,
 }
@@ -88,7 +94,9 @@ impl Evaluated<'_> {
         let mut sets = 0;
         for set in self.sets(&imported, given.as_ref())? {
             let sources = run::Sources { inputs: &set.inputs, weights: file };
-            let before = match run::reference(&imported, sources) {
+            let of_model = set.turned.map_or_else(|| Ok(set.inputs.clone()), |it| it.inputs(&set.inputs));
+            let of_model = of_model.map_err(|error| Failure::internal("turn", error))?;
+            let before = match run::reference(&imported, run::Sources { inputs: &of_model, weights: file }) {
                 Err(error) if given.is_none() && is_of_numbers(&error) => {
                     passed.push(format!(
                         "not evaluated on {}: the model does not take them: {error}",
@@ -103,7 +111,9 @@ impl Evaluated<'_> {
             };
             let (before, after) = (evaluated(before)?, evaluated(run::reference(graph, sources))?);
             sets += 1;
-            self.same(&before, &after, tolerance, set.lenient, "it does not compute what the model does")?;
+            let turned = set.turned.map_or_else(|| Ok(after.clone()), |it| it.outputs(&after));
+            let turned = turned.map_err(|error| Failure::internal("turn", error))?;
+            self.same(&before, &turned, tolerance, set.lenient, "it does not compute what the model does")?;
             if left_out.is_none() {
                 let outcome = run::run(self.programs.to_vec(), sources)
                     .map_err(|error| self.refused(format!("it does not run on its ranks: {error}")))?;
@@ -185,7 +195,7 @@ impl Evaluated<'_> {
     }
 
     /// What inputs there are to evaluate on: those that are given, or ones that are made.
-    fn sets(&self, imported: &Graph, given: Option<&Given>) -> Result<Vec<Set>, Failure> {
+    fn sets(&self, imported: &Graph, given: Option<&Given>) -> Result<Vec<Set<'_>>, Failure> {
         let graphs = [imported, self.graph];
         // Inputs that nothing uses are gone from the plan.
         let union = |of: &dyn Fn(&Graph) -> Result<Arrays, Failure>| -> Result<Arrays, Failure> {
@@ -199,15 +209,32 @@ impl Evaluated<'_> {
             return Ok(vec![Set {
                 what: "the inputs that are given",
                 inputs: union(&fitting)?,
+                turned: None,
                 lenient: false,
             }]);
         }
         let made = union(&|graph| Ok(inputs::made(graph, 0)))?;
         let padded = inputs::padded(imported, &made);
-        let mut sets = vec![Set { what: "inputs that are made", inputs: made, lenient: false }];
+        let turned = None;
+        let mut sets = vec![Set { what: "inputs that are made", inputs: made, turned, lenient: false }];
         // What a model makes of rows that see nothing may be no number; attention says 0.
-        sets.extend(padded.map(|inputs| Set { what: "the same with padding", inputs, lenient: true }));
+        sets.extend(padded.map(|inputs| Set { what: "the same with padding", inputs, turned, lenient: true }));
+        self.turn(&mut sets)?;
         Ok(sets)
+    }
+
+    /// Gives a step that writes its entry in place a slot, in each set of inputs another one.
+    fn turn<'b>(&'b self, sets: &mut [Set<'b>]) -> Result<(), Failure> {
+        let Some((cache, name)) = self.written.and_then(|it| Some((it, it.slot.as_ref()?))) else { return Ok(()) };
+        let mut slot = cache.capacity / 2;
+        for set in sets {
+            let number = Array::of(vec![1], &[i64::try_from(slot).unwrap_or(0)]);
+            let number = number.map_err(|error| Failure::internal("turn", error))?;
+            set.inputs.insert(name.clone(), number);
+            set.turned = Some(Turned { cache, slot });
+            slot = cache.capacity - 1;
+        }
+        Ok(())
     }
 
     /// Why ranks are not run, if they are not.

@@ -2,6 +2,7 @@
 
 pub mod roles; // which inputs and outputs of a model are what
 pub mod ring; // single tokens written where they stay
+pub mod turned; // and what they find and leave in the model's order
 pub mod bound; // the steps as programs of fixed sizes
 pub mod planned; // both steps planned, over one cache
 mod written; // entries written where the cache is

@@ -71,7 +71,7 @@ fn of_generation(
     let machine = machine::single(cluster)?;
     let file = plan_file::named_model(path, generation.model(), None)?;
     let step = |plan: &Plan| -> Result<Step, Failure> {
-        let graph = derived::imported(&file, plan, Some(&generation.cache))
+        let graph = derived::step(&file, plan, Some(&generation.cache))
             .map_err(|error| Failure::file(&file.path, error))?;
         Ok(Step { prepared: pipeline::prepare(&graph, &mut |_, _| {})?, header: plan.model.clone() })
     };

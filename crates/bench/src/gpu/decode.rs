@@ -9,7 +9,7 @@ use driver::generation::choose::{self, Manner, Place};
 use driver::generation::planned::{Step, Wanted, planned};
 use driver::generation::roles::{Told, roles};
 use driver::generation::sequences::Sequences;
-use driver::{compile, pipeline};
+use driver::pipeline;
 use files::folder::Folder;
 use files::model_file::{self, ModelFile};
 use files::{Doing, Failure, Of};
@@ -157,7 +157,7 @@ impl Token<'_> {
         let decoder = Decoder::of(self.file, roles, &wanted)?;
         let graph: Graph = decoder.step(1)?;
         let prepared = pipeline::prepare(&graph, &mut |_, _| {})?;
-        let header = compile::header(self.file, &import::Bindings::default(), &graph);
+        let header = decoder.header(1)?;
         let machine =
             given.machine.clone().with_devices(1).map_err(|error| Failure::internal("bench gpu", error))?;
         let wanted = Wanted {

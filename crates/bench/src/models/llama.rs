@@ -64,8 +64,7 @@ fn a_sequence_at_once_is_as_token_by_token() {
     let decoder = Decoder::of(&file, roles(&file.model, &Told::default()).unwrap(), &sizes).unwrap();
     let step = |width| {
         let graph = decoder.step(width).unwrap();
-        let header = compile::header(&file, &Bindings::default(), &graph);
-        Step { prepared: pipeline::prepare(&graph, &mut |_, _| {}).unwrap(), header }
+        Step { prepared: pipeline::prepare(&graph, &mut |_, _| {}).unwrap(), header: decoder.header(width).unwrap() }
     };
     let machine = machine::named("cpu-1x", None).unwrap();
     let wanted = Wanted {

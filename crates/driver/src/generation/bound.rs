@@ -10,7 +10,7 @@ use kernels::Array;
 use plan::{Cache, Form, Growth};
 use planner_ir::{Graph, Source, Type};
 
-use super::ring::{ring, slot_beside};
+use super::ring::Single;
 use super::roles::Roles;
 use super::written;
 use crate::compile;
@@ -43,8 +43,8 @@ pub struct Decoder<'a> {
     dim: usize,
     growth: Growth,
     positions: Option<plan::Positions>,
-    /// The step of one token that writes its entry in place, and its input of the place; or why there is none.
-    ring: Result<(Graph, String), String>,
+    /// The step of one token that writes its entry in place; or why there is none.
+    single: Result<Single, String>,
 }
 
 /// What the input of positions is called that a model does not have.
@@ -86,13 +86,13 @@ impl<'a> Decoder<'a> {
             dim,
             growth: Growth::Behind,
             positions: None,
-            ring: Err(String::new()),
+            single: Err(String::new()),
         };
         decoder.growth = decoder.growth_of(room)?;
         decoder.positions = decoder.positions_of()?;
         decoder.prompt = decoder.prompt_of(width, wanted.prompt)?;
         decoder.check()?;
-        decoder.ring = decoder.ring_of()?;
+        decoder.single = decoder.single_of()?;
         Ok(decoder)
     }
 
@@ -107,13 +107,13 @@ impl<'a> Decoder<'a> {
             dim: self.dim,
             growth: self.growth,
             capacity: self.capacity,
-            slot: self.ring.as_ref().ok().map(|it| it.1.clone()),
+            slot: self.single.as_ref().ok().map(|it| it.slot.clone()),
         }
     }
 
     /// Why a step of one token moves the cache up rather than write its entry in place, if it does.
     pub fn moves_up(&self) -> Option<&str> {
-        self.ring.as_ref().err().filter(|_| self.growth == Growth::Behind).map(String::as_str)
+        self.single.as_ref().err().filter(|_| self.growth == Growth::Behind).map(String::as_str)
     }
 
     /// How many sequences grow at once.
@@ -128,14 +128,19 @@ impl<'a> Decoder<'a> {
 
     /// The step of so many new tokens; of one token the one that writes its entry in place, if there is one.
     pub fn step(&self, width: u64) -> Result<Graph, Failure> {
-        match &self.ring {
-            Ok((graph, _)) if width == 1 => Ok(graph.clone()),
+        match &self.single {
+            Ok(single) if width == 1 => Ok(single.written.clone()),
             _ => self.step_of_model(width),
         }
     }
 
     /// The step of so many new tokens as the model says it.
     pub fn step_of_model(&self, width: u64) -> Result<Graph, Failure> {
+        if let Ok(single) = self.single.as_ref()
+            && width == 1
+        {
+            return Ok(single.of_model.clone());
+        }
         let found = self.growth.found(self.capacity, width);
         let mask = if self.growth == Growth::AtLength && width > 1 { width } else { self.capacity };
         let mut graph = self.imported(width, found, mask)?;
@@ -159,6 +164,12 @@ impl<'a> Decoder<'a> {
                  and a cache (`--role ROLE=NAME`, `--kept INPUT=OUTPUT`)"
             ))),
         }
+    }
+
+    /// What plans of the step of so many new tokens say of the model, whose sizes are those of its own step.
+    pub fn header(&self, width: u64) -> Result<plan::ModelFile, Failure> {
+        let bindings = Bindings { dims: self.dims.iter().cloned().collect(), ..Bindings::default() };
+        Ok(compile::header(self.file, &bindings, &self.step_of_model(width)?))
     }
 
     /// The positions of a step, where all are those of the last token that there is room for.
@@ -363,17 +374,12 @@ impl<'a> Decoder<'a> {
         Ok((!nodes.is_empty()).then(|| plan::Positions { name: POSITIONS.to_owned(), nodes }))
     }
 
-    /// The step of one token that writes its entry in place, and its input of the place; or why there is none.
-    fn ring_of(&self) -> Result<Result<(Graph, String), String>, Failure> {
-        if self.growth != Growth::Behind || self.roles.kept.iter().all(|it| it.form == Form::State) {
-            return Ok(Err("there are no entries that come behind all others".to_owned()));
+    /// The step of one token that writes its entry in place; or why there is none.
+    fn single_of(&self) -> Result<Result<Single, String>, Failure> {
+        if self.growth != Growth::Behind {
+            return Ok(Err("entries do not come behind all others".to_owned()));
         }
-        let inputs = self.file.model.inputs();
-        let mut taken: Vec<&str> = inputs.iter().map(|it| it.name.as_str()).collect();
-        taken.extend(self.positions.as_ref().map(|it| it.name.as_str()));
-        let slot = slot_beside(&taken);
-        let graph = ring(&self.step_of_model(1)?, &self.cache(), &slot);
-        Ok(graph.map(|it| (it, slot)))
+        Ok(Single::of(self.step_of_model(1)?, &self.cache(), self.file.model.inputs()))
     }
 
     /// How many tokens of prompts are taken at once.

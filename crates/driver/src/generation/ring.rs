@@ -18,6 +18,7 @@ mod unused; // operations that nothing needs
 
 use std::collections::{BTreeMap, BTreeSet};
 
+use import::Input;
 use plan::Cache;
 use planner_ir::{DType, Graph, LoopId, Loops, Node, NodeId, Op, Output, Scatter, Source, Type, ValueId};
 
@@ -26,13 +27,27 @@ use writes::{Write, writes};
 /// What the input of the slot is called, unless the model has one of that name.
 const SLOT: &str = "cache_slot";
 
-/// What the input of the slot is called beside inputs of these names.
-pub fn slot_beside(taken: &[&str]) -> String {
-    let mut name = SLOT.to_owned();
-    while taken.contains(&name.as_str()) {
-        name.push('_');
+/// The step of one token as the model says it, and the one that writes its entry in place.
+#[derive(Debug)]
+pub(super) struct Single {
+    pub(super) of_model: Graph,
+    pub(super) written: Graph,
+    /// The input of the slot.
+    pub(super) slot: String,
+}
+
+impl Single {
+    /// Of the model's step, whose file has inputs of these names.
+    pub(super) fn of(of_model: Graph, cache: &Cache, inputs: &[Input]) -> Result<Self, String> {
+        let positions = cache.positions.iter().map(|it| it.name.as_str());
+        let taken: Vec<&str> = inputs.iter().map(|it| it.name.as_str()).chain(positions).collect();
+        let mut slot = SLOT.to_owned();
+        while taken.contains(&slot.as_str()) {
+            slot.push('_');
+        }
+        let written = ring(&of_model, cache, &slot)?;
+        Ok(Self { of_model, written, slot })
     }
-    name
 }
 
 /// The step of one token that writes its entry at the slot, an input of that name, made of the step whose entry comes

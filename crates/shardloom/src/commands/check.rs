@@ -204,7 +204,15 @@ fn check_pipeline(
     ));
     // What takes as long as a step is done where it is asked for.
     if let (true, Some(programs)) = (arguments.model.is_some(), &programs) {
-        let evaluated = Evaluated { path, graph: &graph, controls: &[], file: &file, programs, inputs: None };
+        let evaluated = Evaluated {
+            path,
+            graph: &graph,
+            controls: &[],
+            file: &file,
+            programs,
+            written: None,
+            inputs: None,
+        };
         checked.passed.extend(evaluated.step()?);
     }
     Ok(checked)
@@ -266,6 +274,7 @@ fn check_plan(
         controls,
         file: &file,
         programs,
+        written: derived::written(plan, cache),
         inputs,
     });
     match &plan.recipe {

@@ -18,7 +18,6 @@ use driver::ways;
 use files::Failure;
 use files::model_file;
 use files::plan_file;
-use import::Bindings;
 use models::Use;
 use planner_ir::Graph;
 use report::attention::Found;
@@ -55,15 +54,14 @@ pub(crate) fn plan(
         return Ok(stopped(Stage::Import));
     }
     progress.say("naming operations");
-    let bindings = Bindings { dims: sizes.dims.iter().cloned().collect(), ..Bindings::default() };
-    let mut step = |graph: &Graph| -> Result<Step, Failure> {
-        let header = compile::header(&file, &bindings, graph);
+    let mut step = |graph: &Graph, width: u64| -> Result<Step, Failure> {
+        let header = decoder.header(width)?;
         compile::refuse_impossible(graph, &header, decoder.last_positions(graph))?;
         let prepared = pipeline::prepare(graph, &mut |stage, made| stages.observe(stage, made))?;
         Ok(Step { prepared, header })
     };
-    let prefill = prefill.as_ref().map(&mut step).transpose()?;
-    let decode = step(&decode)?;
+    let prefill = prefill.as_ref().zip(decoder.prompt()).map(|(graph, width)| step(graph, width)).transpose()?;
+    let decode = step(&decode, 1)?;
     if stages.stops_after(Stage::Raise) {
         return Ok(stopped(Stage::Raise));
     }

@@ -1,0 +1,1 @@
+//! Steps that write against steps that move up.
