@@ -13,10 +13,11 @@
 
 mod attention; // attention to keys in the order of slots
 mod order; // values brought into that order
+mod beside; // other numbers beside those of all places
 mod writes; // where entries are put behind others
 mod unused; // operations that nothing needs
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeMap;
 
 use import::Input;
 use plan::Cache;
@@ -112,14 +113,20 @@ struct Ring<'a> {
     /// For each value of the old graph, what it has become.
     made: Vec<ValueId>,
     /// For each value of the old graph, its dimensions that are in the order of slots.
-    slots: Vec<BTreeSet<usize>>,
-    /// The place in the model's order of each slot.
-    order: Option<ValueId>,
+    slots: Vec<InSlots>,
+    /// The place in the model's order of each slot, with so many numbers behind them.
+    order: BTreeMap<u64, ValueId>,
     /// The slot as indices, of each shape.
     indices: BTreeMap<Vec<u64>, ValueId>,
     /// What is only in the model's order, along a dimension in the order of slots.
-    rolled: BTreeMap<(ValueId, usize), ValueId>,
+    rolled: BTreeMap<(ValueId, usize, u64), ValueId>,
 }
+
+/// Dimensions whose first numbers, one for each place, are in the order of slots, and how many others are behind them.
+type InSlots = BTreeMap<usize, u64>;
+
+/// The same of loops.
+type Over = BTreeMap<LoopId, u64>;
 
 impl<'a> Ring<'a> {
     /// With everything that is given.
@@ -146,8 +153,8 @@ impl<'a> Ring<'a> {
             writes,
             slot,
             made,
-            slots: vec![BTreeSet::new(); old.values.len()],
-            order: None,
+            slots: vec![InSlots::new(); old.values.len()],
+            order: BTreeMap::new(),
             indices: BTreeMap::new(),
             rolled: BTreeMap::new(),
         }
@@ -165,28 +172,37 @@ impl<'a> Ring<'a> {
             self.keep(node, node.op.clone(), operands);
             return Ok(());
         }
-        let refused = |what: &str| {
-            let (origin, types) = (&node.origin, old.types_of(&node.operands));
-            let types: Vec<String> = types.iter().map(ToString::to_string).collect();
-            format!("`{origin}` takes keys or values of the cache ({}) and {what}", types.join(", "))
-        };
-        let sense = sense(&node.op).ok_or_else(|| refused("may ask for their order"))?;
+        if let Some(dims) = self.beside(node) {
+            let operands = node.operands.iter().map(|it| self.made[it.0]).collect();
+            self.keep(node, node.op.clone(), operands);
+            self.slots[node.results[0].0] = dims;
+            return Ok(());
+        }
+        self.ordered(node).map_err(|why| {
+            let types: Vec<String> = old.types_of(&node.operands).iter().map(ToString::to_string).collect();
+            format!("`{}` takes what is of all places of the cache ({}) and {why}", node.origin, types.join(", "))
+        })
+    }
+
+    /// An operation of which operands are in the order of slots.
+    fn ordered(&mut self, node: &Node) -> Result<(), String> {
+        let old = self.old;
+        let sense = sense(&node.op).ok_or("may ask for their order")?;
         let loops = node.op.loops(&old.types_of(&node.operands), &old.types_of(&node.results));
-        let over = self.loops_in_slots(node, &loops).ok_or_else(|| refused("has other numbers among places"))?;
-        let op = attention::in_any_order(node, old, &loops, &over, self.places).map_err(|it| refused(&it))?;
+        let over = self.loops_in_slots(node, &loops)?;
+        let unordered = attention::in_any_order(node, old, &loops, &over, self.places)?;
         let mut operands = Vec::new();
         for (operand, dims) in node.operands.iter().zip(&loops.operands) {
-            let dims = dims_over(dims, &over).ok_or_else(|| refused("has other numbers among places"))?;
-            operands.push(self.in_slots(*operand, &dims)?);
+            operands.push(self.in_slots(*operand, &dims_over(dims, &over)?)?);
         }
         for (result, dims) in node.results.iter().zip(&loops.results) {
-            let dims = dims_over(dims, &over).ok_or_else(|| refused("has other numbers among places"))?;
+            let dims = dims_over(dims, &over)?;
             if sense == Sense::Ordered && dims.len() < over.len() {
-                return Err(refused("takes some places of all"));
+                return Err("takes some of them".to_owned());
             }
             self.slots[result.0] = dims;
         }
-        let op = match op {
+        let op = match unordered {
             None => node.op.clone(),
             Some(attention) => {
                 self.hide(&attention, &mut operands, &node.origin)?;
@@ -197,19 +213,22 @@ impl<'a> Ring<'a> {
         Ok(())
     }
 
-    /// The loops of an operation that operands have in the order of slots; nothing where a dimension in that order has
-    /// several, or an operation asks where its iterations are.
-    fn loops_in_slots(&self, node: &Node, loops: &Loops) -> Option<BTreeSet<LoopId>> {
-        let mut over = BTreeSet::new();
+    /// The loops of an operation that operands have in the order of slots; or why they cannot be.
+    fn loops_in_slots(&self, node: &Node, loops: &Loops) -> Result<Over, String> {
+        let mut over = Over::new();
         for (operand, dims) in node.operands.iter().zip(&loops.operands) {
-            for &dim in &self.slots[operand.0] {
-                let [only] = dims[dim][..] else { return None };
-                over.insert(only);
+            for (&dim, &behind) in &self.slots[operand.0] {
+                let [only] = dims[dim][..] else { return Err(MIXED.to_owned()) };
+                if *over.entry(only).or_insert(behind) != behind {
+                    return Err(MIXED.to_owned());
+                }
             }
         }
-        let asks = |it: &LoopId| loops.positional.contains(it);
-        let is_attention = matches!(node.op, Op::Attention(_));
-        (is_attention || !over.iter().any(asks)).then_some(over)
+        let asks = over.keys().any(|it| loops.positional.contains(it));
+        if asks && !matches!(node.op, Op::Attention(_)) {
+            return Err("asks where they are".to_owned());
+        }
+        Ok(over)
     }
 
     /// An operation with what its operands have become.
@@ -233,7 +252,7 @@ impl<'a> Ring<'a> {
         let op = Op::ScatterElements { dim: self.dim, scatter: Scatter::Write };
         let result = node.results[0];
         self.made[result.0] = self.push(op, vec![self.made[write.past.0], indices, new], &node.origin)?;
-        self.slots[result.0] = BTreeSet::from([self.dim]);
+        self.slots[result.0] = InSlots::from([(self.dim, 0)]);
         Ok(())
     }
 
@@ -271,18 +290,21 @@ impl<'a> Ring<'a> {
     }
 }
 
-/// The dimensions that such loops index, each alone; nothing where one has others beside it.
-fn dims_over(dims: &[Vec<LoopId>], over: &BTreeSet<LoopId>) -> Option<BTreeSet<usize>> {
-    let mut found = BTreeSet::new();
+/// Why numbers of places cannot be told from others.
+const MIXED: &str = "has other numbers among them";
+
+/// The dimensions that such loops index, each alone; or why there are others beside one.
+fn dims_over(dims: &[Vec<LoopId>], over: &Over) -> Result<InSlots, String> {
+    let mut found = InSlots::new();
     for (dim, loops) in dims.iter().enumerate() {
-        if loops.iter().any(|it| over.contains(it)) {
+        if let Some(behind) = loops.iter().find_map(|it| over.get(it)) {
             if loops.len() > 1 {
-                return None;
+                return Err(MIXED.to_owned());
             }
-            found.insert(dim);
+            found.insert(dim, *behind);
         }
     }
-    Some(found)
+    Ok(found)
 }
 
 #[cfg(test)]

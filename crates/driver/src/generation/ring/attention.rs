@@ -1,10 +1,8 @@
 //! Attention of one query to keys in the order of slots.
 
-use std::collections::BTreeSet;
+use planner_ir::{Attention, Binary, Blind, DType, Graph, Loops, Node, Op, Real, Type, ValueId};
 
-use planner_ir::{Attention, Binary, Blind, DType, Graph, LoopId, Loops, Node, Op, Real, Type, ValueId};
-
-use super::Ring;
+use super::{MIXED, Over, Ring};
 
 /// Attention that does not ask where its keys are.
 pub(super) struct Unordered {
@@ -19,18 +17,19 @@ pub(super) fn in_any_order(
     node: &Node,
     graph: &Graph,
     loops: &Loops,
-    over: &BTreeSet<LoopId>,
+    over: &Over,
     places: u64,
 ) -> Result<Option<Unordered>, String> {
     let Op::Attention(op) = node.op else { return Ok(None) };
-    if !over.iter().any(|it| loops.positional.contains(it)) {
-        return Ok(None);
-    }
+    let Some((_, &behind)) = over.iter().find(|it| loops.positional.contains(it.0)) else { return Ok(None) };
     let queries = graph.type_of(node.operands[0]).shape[2];
     if queries != 1 {
         return Err(format!("has {queries} queries, each of which sees those before its own, expected one"));
     }
-    let window = op.window.filter(|&it| it < places);
+    let window = op.window.filter(|&it| it < places + behind);
+    if window.is_some() && behind > 0 {
+        return Err(MIXED.to_owned());
+    }
     let mask = op.masks(&node.operands[3..]).0.map(|&it| graph.type_of(it).dtype);
     let counts = match op.blind {
         Blind::Zero => false,
@@ -53,7 +52,7 @@ impl Ring<'_> {
         origin: &str,
     ) -> Result<(), String> {
         let Some(window) = attention.window else { return Ok(()) };
-        let order = self.order()?;
+        let order = self.order(0)?;
         let first = self.number(self.places - window)?;
         let seen = self.push(Op::Binary(Binary::GreaterOrEqual), vec![order, first], origin)?;
         let Some(&mask) = attention.op.masks(&operands[3..]).0 else {

@@ -87,6 +87,10 @@ pub(crate) fn plan(
     }
     let on = Cluster::of(machine.clone());
     let mut said = said(&generation, &tried, arguments, Some(&on))?;
+    if let Some(why) = decoder.moves_up() {
+        let _ = writeln!(said.text, "cache      moved up at every token: {why}");
+        said.json["cache"]["moves_up"] = why.into();
+    }
     let found = Found::of(generation.plans().map(|(_, plan)| &plan.graph));
     for line in found.lines() {
         let _ = writeln!(said.text, "{line}");
