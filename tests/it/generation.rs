@@ -7,3 +7,4 @@ pub(crate) mod gpu; // the same on a GPU that is not there
 mod files; // plans of generation as files, and with faults
 mod wrong; // what users do wrong, and what works by the command line
 mod fitted; // both steps in little memory
+mod ring; // steps that write in place against those that move up

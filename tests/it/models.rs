@@ -30,7 +30,8 @@ const VOCABULARY: usize = 19;
 /// Cases whose angles change with the length of a sequence: what a prompt leaves is not what the whole has.
 const BY_LENGTH: [&str; 1] = ["llama_dynamic"];
 
-fn cases() -> Vec<PathBuf> {
+/// The folders of the cases.
+pub(crate) fn cases() -> Vec<PathBuf> {
     let entries = fs::read_dir(root().join("tests/cases/models")).unwrap();
     let mut folders: Vec<PathBuf> = entries.map(|it| it.unwrap().path()).filter(|it| it.is_dir()).collect();
     folders.sort_unstable();
@@ -70,6 +71,14 @@ fn together(weights: &[Weight]) -> Vec<Weight> {
         (name, shape, experts.values().flat_map(|it| it.2.clone()).collect())
     };
     all.into_iter().map(stacked).collect()
+}
+
+/// All weights of a configuration, in whichever way experts have them.
+pub(crate) fn weights(config: &Path) -> Vec<Weight> {
+    let mut weights: Vec<_> =
+        parameters(config).iter().map(|it| (it.name.clone(), it.shape.clone(), made(it))).collect();
+    weights.extend(together(&weights));
+    weights
 }
 
 /// A weight: its name, its shape, its bytes.
@@ -114,10 +123,7 @@ impl Case {
         let name = from.file_name().unwrap().to_str().unwrap();
         let folder = Folder::new(&format!("models-{test}-{name}"));
         let config = from.join("config.json");
-        let mut weights: Vec<_> =
-            parameters(&config).iter().map(|it| (it.name.clone(), it.shape.clone(), made(it))).collect();
-        weights.extend(together(&weights));
-        write_weights(&folder.path("model.safetensors"), &weights);
+        write_weights(&folder.path("model.safetensors"), &weights(&config));
         let oracle = arrays_at(&from.join("oracle.npz"));
         Self { folder, oracle, config: config.to_str().unwrap().to_owned() }
     }
