@@ -14,8 +14,8 @@ use plan::{Cache, Control};
 use planner_ir::{Graph, Source, State, StateKind, Type};
 use run::RunError;
 
-use crate::generation::turned::Turned;
 use crate::expected::{self, Compared, Expected, allowed, compared};
+use crate::generation::turned::Turned;
 
 /// How far outputs may be from each other at least, in parts of the largest number: operations are raised
 /// to others that round differently. Where numbers are of 16 bits or fewer it is what these allow.
@@ -218,14 +218,21 @@ impl Evaluated<'_> {
         let turned = None;
         let mut sets = vec![Set { what: "inputs that are made", inputs: made, turned, lenient: false }];
         // What a model makes of rows that see nothing may be no number; attention says 0.
-        sets.extend(padded.map(|inputs| Set { what: "the same with padding", inputs, turned, lenient: true }));
+        sets.extend(padded.map(|inputs| Set {
+            what: "the same with padding",
+            inputs,
+            turned,
+            lenient: true,
+        }));
         self.turn(&mut sets)?;
         Ok(sets)
     }
 
     /// Gives a step that writes its entry in place a slot, in each set of inputs another one.
     fn turn<'b>(&'b self, sets: &mut [Set<'b>]) -> Result<(), Failure> {
-        let Some((cache, name)) = self.written.and_then(|it| Some((it, it.slot.as_ref()?))) else { return Ok(()) };
+        let Some((cache, name)) = self.written.and_then(|it| Some((it, it.slot.as_ref()?))) else {
+            return Ok(());
+        };
         let mut slot = cache.capacity / 2;
         for set in sets {
             let number = Array::of(vec![1], &[i64::try_from(slot).unwrap_or(0)]);

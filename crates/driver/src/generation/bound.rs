@@ -113,7 +113,8 @@ impl<'a> Decoder<'a> {
 
     /// Why a step of one token moves the cache up rather than write its entry in place, if it does.
     pub fn moves_up(&self) -> Option<&str> {
-        let is_moved = self.growth == Growth::Behind && self.roles.kept.iter().any(|it| it.form == Form::Entries);
+        let is_moved =
+            self.growth == Growth::Behind && self.roles.kept.iter().any(|it| it.form == Form::Entries);
         self.single.as_ref().err().filter(|_| is_moved).map(String::as_str)
     }
 

@@ -180,7 +180,11 @@ impl<'a> Ring<'a> {
         }
         self.ordered(node).map_err(|why| {
             let types: Vec<String> = old.types_of(&node.operands).iter().map(ToString::to_string).collect();
-            format!("`{}` takes what is of all places of the cache ({}) and {why}", node.origin, types.join(", "))
+            format!(
+                "`{}` takes what is of all places of the cache ({}) and {why}",
+                node.origin,
+                types.join(", ")
+            )
         })
     }
 

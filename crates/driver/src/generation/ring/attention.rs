@@ -38,7 +38,9 @@ pub(super) fn in_any_order(
         Blind::Once => true,
     };
     if window.is_some() && counts {
-        return Err("sees a window of them, and a query that sees none depends on how they are hidden".to_owned());
+        return Err(
+            "sees a window of them, and a query that sees none depends on how they are hidden".to_owned()
+        );
     }
     Ok(Some(Unordered { op: Attention { causal: false, window: None, ..op }, window }))
 }

@@ -118,6 +118,8 @@ impl Ring<'_> {
 
     fn real(&self, number: u64) -> Result<f64, String> {
         let number = u32::try_from(number);
-        number.map(f64::from).map_err(|_| format!("there are {} places, expected at most {}", self.places, u32::MAX))
+        number
+            .map(f64::from)
+            .map_err(|_| format!("there are {} places, expected at most {}", self.places, u32::MAX))
     }
 }

@@ -41,14 +41,18 @@ fn write(
     let is_output = graph.outputs.iter().any(|it| it.value == past);
     let [user] = users[past.0][..] else {
         let count = users[past.0].len();
-        return Err(format!("`{name}` is used by {count} operations, expected one that puts an entry behind it"));
+        return Err(format!(
+            "`{name}` is used by {count} operations, expected one that puts an entry behind it"
+        ));
     };
     let node = graph.node(user);
     let (op, origin) = (&node.op, &node.origin);
     let new = match (op, &node.operands[..]) {
         (Op::Concat { dim }, &[first, new]) if *dim == cache.dim && first == past && new != past => new,
         _ => {
-            return Err(format!("`{name}` is used by `{origin}`, expected a concatenation of it and a new entry"));
+            return Err(format!(
+                "`{name}` is used by `{origin}`, expected a concatenation of it and a new entry"
+            ));
         }
     };
     let type_ = graph.type_of(new);
