@@ -75,13 +75,18 @@ impl Stored for Made<'_> {
     }
 
     fn read(&self, name: &str, elements: &Strided, to: &mut [u8]) -> Result<(), String> {
-        if self.0.contains_key(name) { self.0.read(name, elements, to) } else { self.1.read(name, elements, to) }
+        if self.0.contains_key(name) {
+            self.0.read(name, elements, to)
+        } else {
+            self.1.read(name, elements, to)
+        }
     }
 }
 
 /// A cache of nothing.
 fn empty(cache: &Cache, graph: &Graph) -> Arrays {
-    let zeros = |it: &plan::Kept| Some((it.past.clone(), Array::zeros(type_of(graph, &it.past)?.clone()).unwrap()));
+    let zeros =
+        |it: &plan::Kept| Some((it.past.clone(), Array::zeros(type_of(graph, &it.past)?.clone()).unwrap()));
     cache.kept.iter().filter_map(zeros).collect()
 }
 
@@ -123,7 +128,8 @@ fn near(what: &str, found: &Arrays, expected: &Arrays) {
 fn same(name: &str, file: &ModelFile, weights: &dyn Stored) {
     let decoder = decoder(file);
     assert_eq!(decoder.moves_up(), None, "{name}");
-    let (own, written, cache) = (decoder.step_of_model(1).unwrap(), decoder.step(1).unwrap(), decoder.cache());
+    let (own, written, cache) =
+        (decoder.step_of_model(1).unwrap(), decoder.step(1).unwrap(), decoder.cache());
     let slot = cache.slot.as_ref().unwrap();
     let writes = |it: &Op| matches!(it, Op::ScatterElements { scatter: Scatter::Write, .. });
     let raised = pipeline::prepare(&written, &mut |_, _| {}).unwrap().graph;

@@ -28,7 +28,10 @@ const RECOGNISED: [(&str, &str); 27] = [
     ("crates/bench/src/flops.rs", "not those whose arithmetic is counted"),
     ("crates/device/src/group.rs", "not those that have a kernel for a group of them"),
     ("crates/device/src/task.rs", "printed by their names"),
-    ("crates/driver/src/generation/ring", "not those that do the same in any order, or made element by element"),
+    (
+        "crates/driver/src/generation/ring",
+        "not those that do the same in any order, or made element by element",
+    ),
     ("crates/driver/src/training/ranges.rs", "not look-ups, which limit numbers of an input"),
     ("crates/export/src/model.rs", "not those that a model is told by"),
     ("crates/export/src/model/unlike.rs", "as decoders usually have, or not to be told"),

@@ -64,7 +64,10 @@ fn a_sequence_at_once_is_as_token_by_token() {
     let decoder = Decoder::of(&file, roles(&file.model, &Told::default()).unwrap(), &sizes).unwrap();
     let step = |width| {
         let graph = decoder.step(width).unwrap();
-        Step { prepared: pipeline::prepare(&graph, &mut |_, _| {}).unwrap(), header: decoder.header(width).unwrap() }
+        Step {
+            prepared: pipeline::prepare(&graph, &mut |_, _| {}).unwrap(),
+            header: decoder.header(width).unwrap(),
+        }
     };
     let machine = machine::named("cpu-1x", None).unwrap();
     let wanted = Wanted {

@@ -40,17 +40,17 @@ impl Ring<'_> {
     /// Of an operation whose result is made element by element, for each operand the dimension that becomes this one
     /// of the result, if it is not repeated along it.
     fn operands_along(&self, node: &Node, dim: usize) -> Option<Vec<Option<usize>>> {
-        let is_by_element = match node.op {
+        let is_by_element = matches!(
+            node.op,
             Op::Unary(_)
-            | Op::Binary(_)
-            | Op::Select
-            | Op::Cast(_)
-            | Op::Gated(_)
-            | Op::Expand { .. }
-            | Op::Reshape { .. }
-            | Op::Transpose { .. } => true,
-            _ => false,
-        };
+                | Op::Binary(_)
+                | Op::Select
+                | Op::Cast(_)
+                | Op::Gated(_)
+                | Op::Expand { .. }
+                | Op::Reshape { .. }
+                | Op::Transpose { .. }
+        );
         if !is_by_element {
             return None;
         }

@@ -175,7 +175,7 @@ fn what_takes_places_apart_is_refused() {
             "%13",
             "may ask for their order",
         ),
-        ("%13 = arg_max dim=3 %12 : i64[2,4,1,1]", "%13", "may ask for their order"),
+        ("%13 = arg_extreme extreme=largest dim=3 %12 : i64[2,4,1,1]", "%13", "may ask for their order"),
         ("%13 = reshape shape=[2,2,12] %12 : f32[2,2,12]", "%13", "other numbers among them"),
         (
             "%13 = slice starts=[0,0,0,1] steps=[1,1,1,1] sizes=[2,4,1,5] %12 : f32[2,4,1,5]",

@@ -29,8 +29,15 @@ fn a_wrong_number_in_a_pipeline_is_seen() {
     let graph = derived_pipeline(&path, &pipeline, &file).unwrap();
     let programs = pipeline::lower_pipeline(&pipeline, &mut |_, _| {}).unwrap();
     let made = |programs: &[Program]| {
-        let evaluated =
-            Evaluated { path: &path, graph: &graph, controls: &[], file: &file, programs, written: None, inputs: None };
+        let evaluated = Evaluated {
+            path: &path,
+            graph: &graph,
+            controls: &[],
+            file: &file,
+            programs,
+            written: None,
+            inputs: None,
+        };
         evaluated.step().map_err(|failure| failure.to_string())
     };
     made(&programs).unwrap();

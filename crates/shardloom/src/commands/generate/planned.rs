@@ -60,7 +60,8 @@ pub(crate) fn plan(
         let prepared = pipeline::prepare(graph, &mut |stage, made| stages.observe(stage, made))?;
         Ok(Step { prepared, header })
     };
-    let prefill = prefill.as_ref().zip(decoder.prompt()).map(|(graph, width)| step(graph, width)).transpose()?;
+    let prefill =
+        prefill.as_ref().zip(decoder.prompt()).map(|(graph, width)| step(graph, width)).transpose()?;
     let decode = step(&decode, 1)?;
     if stages.stops_after(Stage::Raise) {
         return Ok(stopped(Stage::Raise));
