@@ -17,8 +17,8 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::ops::{Add, AddAssign, Mul};
 
 use planner_ir::{
-    Attention, AttentionClass, Contract, ConvolutionClass, ExpertsClass, GatherClass, Graph, Node, OpClass,
-    Phase, Source, StateKind, Type, ValueId,
+    Attention, AttentionClass, Contract, ConvolutionClass, ExpertsClass, GatherClass, Graph, Node, Op,
+    OpClass, Phase, Source, StateKind, Type, ValueId,
 };
 
 use crate::compute::Seen;
@@ -240,10 +240,12 @@ impl Walk<'_> {
         Counted { attention: Flops(whole), seen: Flops(whole * seen), ..Counted::default() }
     }
 
-    /// For how many places rows of a weight are looked up by what is given.
+    /// For how many places rows of a table are looked up by what is given.
     fn looked_up(&self, node: &Node) -> u64 {
         let [rows, places] = [0, 1].map(|it: usize| node.operands[it]);
-        if self.fixed(rows) && !self.fixed(places) { self.graph.type_of(places).elements() } else { 0 }
+        let is_table = matches!(node.op, Op::Gather { dim: 0 }) && self.graph.type_of(rows).rank() > 1;
+        let is_looked_up = is_table && self.fixed(rows) && !self.fixed(places);
+        if is_looked_up { self.graph.type_of(places).elements() } else { 0 }
     }
 }
 
