@@ -51,6 +51,21 @@ fn every_rule_of_generation_is_kept() {
     breaks("kept", |it| it.cache.dim = 3);
     breaks("kept", |it| it.cache.growth = plan::Growth::AtLength);
     breaks("kept", |it| it.cache.kept.clear());
+    // A single token is told where its entry comes, and finds all places; prompts are told nothing.
+    breaks("roles", |it| it.cache.slot = None);
+    breaks("kept", |it| it.cache.slot = None);
+    breaks("roles", |it| it.cache.slot = Some("nothing".to_owned()));
+    breaks("roles", |it| it.cache.slot = it.cache.positions.as_ref().map(|it| it.name.clone()));
+    breaks("roles", |it| it.cache.growth = plan::Growth::AtPosition);
+    breaks("roles", |it| {
+        let mut graph = it.prefill.clone().unwrap().graph;
+        let of_slot = |it: &planner_ir::Value| it.source == planner_ir::Source::Input("cache_slot".to_owned());
+        assert!(!graph.values.iter().any(of_slot), "prompts are told no slot");
+        let mask = it.cache.mask.clone().unwrap();
+        let value = graph.values.iter_mut().find(|it| it.source == planner_ir::Source::Input(mask.clone()));
+        value.unwrap().source = planner_ir::Source::Input("cache_slot".to_owned());
+        it.prefill.as_mut().unwrap().graph = graph;
+    });
     // A state is as large after a step as before.
     breaks("kept", |it| it.cache.kept[0].form = plan::Form::State);
     breaks("kept", |it| it.cache.kept[1] = it.cache.kept[0].clone());
