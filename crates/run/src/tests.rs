@@ -19,6 +19,7 @@ mod joined; // whole values of blocks of several layouts
 mod sums; // sums of narrow numbers
 mod stored; // what is read of weights
 mod priced; // plans that say what operations and moves take
+mod written; // what is written over inputs
 mod faults; // what goes wrong
 
 use std::collections::BTreeMap;

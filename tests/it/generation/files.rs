@@ -59,7 +59,8 @@ fn every_rule_of_generation_is_kept() {
     breaks("roles", |it| it.cache.growth = plan::Growth::AtPosition);
     breaks("roles", |it| {
         let mut graph = it.prefill.clone().unwrap().graph;
-        let of_slot = |it: &planner_ir::Value| it.source == planner_ir::Source::Input("cache_slot".to_owned());
+        let of_slot =
+            |it: &planner_ir::Value| it.source == planner_ir::Source::Input("cache_slot".to_owned());
         assert!(!graph.values.iter().any(of_slot), "prompts are told no slot");
         let mask = it.cache.mask.clone().unwrap();
         let value = graph.values.iter_mut().find(|it| it.source == planner_ir::Source::Input(mask.clone()));
