@@ -17,8 +17,8 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::ops::{Add, AddAssign, Mul};
 
 use planner_ir::{
-    Attention, AttentionClass, Contract, ConvolutionClass, ExpertsClass, GatherClass, Graph, Node, Op,
-    OpClass, Phase, Source, StateKind, Type, ValueId,
+    Attention, AttentionClass, Contract, ConvolutionClass, ExpertsClass, GatherClass, Graph, Node, OpClass,
+    Phase, Source, StateKind, Type, ValueId,
 };
 
 use crate::compute::Seen;
@@ -243,7 +243,10 @@ impl Walk<'_> {
     /// For how many places rows of a table are looked up by what is given.
     fn looked_up(&self, node: &Node) -> u64 {
         let [rows, places] = [0, 1].map(|it: usize| node.operands[it]);
-        let is_table = matches!(node.op, Op::Gather { dim: 0 }) && self.graph.type_of(rows).rank() > 1;
+        // A row for each place, rather than the places of a mask in another order.
+        let made = &self.graph.type_of(node.results[0]).shape;
+        let is_table =
+            self.graph.type_of(rows).rank() > 1 && made.starts_with(&self.graph.type_of(places).shape);
         let is_looked_up = is_table && self.fixed(rows) && !self.fixed(places);
         if is_looked_up { self.graph.type_of(places).elements() } else { 0 }
     }

@@ -105,7 +105,7 @@ pub(crate) fn gather_elements(
     if index.shape != y.shape {
         return Err(misfit("gathered elements", y.shape, index.shape));
     }
-    copy_runs(&element_places(dim, data, index)?, 1, data, y)
+    copy_runs(&element_places(dim, data, index, index)?, 1, data, y)
 }
 
 /// `y[b.., i.., r..] = data[b.., indices[b.., i.., :], r..]`.
@@ -136,10 +136,12 @@ pub(crate) fn write_elements(
     [index, updates]: [&Tensor; 2],
     y: &mut TensorMut,
 ) -> Result<(), KernelError> {
-    if index.shape != updates.shape {
+    let repeats = |(&index, &own): (&u64, &u64)| index == own || index == 1;
+    let fits = index.shape.len() == updates.shape.len();
+    if !fits || !index.shape.iter().zip(updates.shape).all(repeats) {
         return Err(misfit("updates", updates.shape, index.shape));
     }
-    let places = element_places(dim, &y.there(), index)?;
+    let places = element_places(dim, &y.there(), index, updates)?;
     update(scatter, &places, 1, updates, y)
 }
 
@@ -184,8 +186,14 @@ fn local(position: u64, span: Span, length: u64) -> Option<usize> {
     usize::try_from(place).ok()
 }
 
-/// For each index, which element of data it and its own place name.
-fn element_places(dim: usize, data: &Tensor, index: &Tensor) -> Result<Vec<Option<usize>>, KernelError> {
+/// For each element of a block, which element of data its index and its own place name. Indices are as many, or
+/// repeat along dimensions of extent 1.
+fn element_places(
+    dim: usize,
+    data: &Tensor,
+    index: &Tensor,
+    of: &Tensor,
+) -> Result<Vec<Option<usize>>, KernelError> {
     let rank = data.shape.len();
     if dim >= rank {
         return Err(KernelError::Dimension { dim, rank });
@@ -195,11 +203,17 @@ fn element_places(dim: usize, data: &Tensor, index: &Tensor) -> Result<Vec<Optio
     }
     let strides = row_major(&extents(data.shape)?);
     let spans: Vec<Span> = (0..rank).map(|dim| data.span(dim)).collect();
-    let starts: Vec<u64> = (0..rank).map(|dim| index.span(dim).start).collect();
+    let starts: Vec<u64> = (0..rank).map(|dim| of.span(dim).start).collect();
+    let own = row_major(&extents(index.shape)?);
+    let pitches: Vec<usize> = (0..rank).map(|it| if index.shape[it] == 1 { 0 } else { own[it] }).collect();
     let numbers = indices(index)?;
     let mut at = vec![0_u64; rank];
-    let mut places = Vec::with_capacity(numbers.len());
-    for &number in numbers.iter() {
+    let count = element_count(of.shape)?;
+    let mut places = Vec::with_capacity(count);
+    for _ in 0..count {
+        let step = |(&at, &pitch): (&u64, &usize)| usize::try_from(at).map_or(usize::MAX, |at| at * pitch);
+        let asked: usize = at.iter().zip(&pitches).map(step).sum();
+        let number = *numbers.get(asked).ok_or(KernelError::Size)?;
         let mut offset = Some(0);
         for other in 0..rank {
             let here = if other == dim {
@@ -214,7 +228,7 @@ fn element_places(dim: usize, data: &Tensor, index: &Tensor) -> Result<Vec<Optio
             offset = offset.zip(here).map(|(offset, here)| offset + here * strides[other]);
         }
         places.push(offset);
-        advance(&mut at, index.shape);
+        advance(&mut at, of.shape);
     }
     Ok(places)
 }

@@ -11,7 +11,7 @@ mod recurrence; // states that go from token to token
 use std::fmt;
 
 use crate::data::{DType, Type};
-use crate::op::{Attention, Op, Optimizer, Recurrence, Resize};
+use crate::op::{Attention, Op, Optimizer, Recurrence, Resize, Scatter};
 use checks::{
     ascending, broadcast, checked_bytes, checked_elements, expect, fits_into, indices, is_index, kept,
     not_empty, same_dtype, within,
@@ -197,10 +197,14 @@ impl Op {
                 one(operands[0].dtype, operands[1].shape.clone())
             }
             Self::GatherNd { batch_dims } => gather_nd_type(*batch_dims, operands),
-            Self::ScatterElements { dim, .. } => {
+            Self::ScatterElements { dim, scatter } => {
                 elements_indexed(*dim, operands)?;
                 same_dtype(operands, 0, 2)?;
-                expect(operands, 2, operands[2].shape == operands[1].shape, "the shape of the indices")?;
+                let [data, indices, updates] = [0, 1, 2].map(|it: usize| &operands[it].shape);
+                let repeats = |it: usize| *scatter == Scatter::Write && it != *dim && indices[it] == 1;
+                let fits = |it| updates[it] == indices[it] || (repeats(it) && updates[it] <= data[it]);
+                let right = updates.len() == indices.len() && (0..updates.len()).all(fits);
+                expect(operands, 2, right, "the shape of the indices")?;
                 Ok(vec![operands[0].clone()])
             }
             Self::ScatterNd { .. } => {

@@ -186,7 +186,8 @@ pub enum Op {
         batch_dims: usize,
     },
     /// data with the elements at `indices` (as in `GatherElements`) replaced by, or combined
-    /// with, those of updates. Operands data, indices, updates.
+    /// with, those of updates. Operands data, indices, updates. Indices are as many as updates; where these are written
+    /// in place ([`Scatter::Write`]), an extent of 1 along another dimension repeats.
     ScatterElements {
         /// The dimension.
         dim: usize,

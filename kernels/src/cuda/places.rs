@@ -200,7 +200,7 @@ pub(super) fn scatter_elements(
     y: &Piece,
     mut work: Work,
 ) -> Result<Work, Uncovered> {
-    let (shape, held) = (&indices.type_.shape, &data.type_.shape);
+    let (shape, held) = (&updates.type_.shape, &data.type_.shape);
     let lines: u64 =
         shape.iter().enumerate().filter(|(other, _)| *other != dim).map(|(_, extent)| extent).product();
     if lines * shape[dim] == 0 {
@@ -211,17 +211,29 @@ pub(super) fn scatter_elements(
     finding.arguments.reads("updates", updates.type_.dtype, Argument::Operand(2));
     finding.arguments.writes("y", y.type_.dtype, Argument::Result(0));
     let own = own_strides(shape);
-    for (name, number) in [("count", signed(lines)), ("length", signed(shape[dim])), ("pitch", own[dim])] {
+    // Indices of extent 1 repeat.
+    let asked = &indices.type_.shape;
+    let pitches = own_strides(asked);
+    let pitches: Vec<i64> = (0..asked.len()).map(|it| if asked[it] == 1 { 0 } else { pitches[it] }).collect();
+    for (name, number) in [
+        ("count", signed(lines)),
+        ("length", signed(shape[dim])),
+        ("pitch", own[dim]),
+        ("spread", pitches[dim]),
+    ] {
         finding.arguments.integer(name, number);
     }
     for other in (0..shape.len()).rev().filter(|&other| other != dim) {
-        for (name, number) in
-            [("e", signed(shape[other])), ("g", own[other]), ("start", signed(indices.span(other).start))]
-        {
+        for (name, number) in [
+            ("e", signed(shape[other])),
+            ("g", own[other]),
+            ("h", pitches[other]),
+            ("start", signed(updates.span(other).start)),
+        ] {
             finding.arguments.integer(&format!("{name}{other}"), number);
         }
         finding.say(&format!("const t_i64 i{other} = left % e{other}; left /= e{other};"));
-        finding.say(&format!("given += i{other} * g{other};"));
+        finding.say(&format!("given += i{other} * g{other}; asked += i{other} * h{other};"));
         finding.go(other, &format!("start{other} + i{other}"));
     }
     let span = data.span(dim);

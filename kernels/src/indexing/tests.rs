@@ -87,6 +87,11 @@ fn elements_are_gathered_and_scattered_where_indices_say() {
             crate::write(&op, &others, &mut there.tensor_mut()).unwrap();
             assert_eq!(there, one(&op, &[&data, &index, &updates]));
         }
+        // Indices that repeat.
+        let op = Op::ScatterElements { dim: 0, scatter: Scatter::Write };
+        let column = arbitrary_indices(u, &[rows, 1], -4, 3)?;
+        let all = one(&Op::Expand { shape: vec![rows, 2] }, &[&column]);
+        assert_eq!(one(&op, &[&data, &column, &updates]), one(&op, &[&data, &all, &updates]));
         Ok(())
     });
 }

@@ -142,8 +142,8 @@ pub(super) fn scatter_nd(scatter: Scatter, site: &Site<'_>, emit: &mut Emit<'_>)
 
 /// The gradients towards data (what was not replaced) and updates (what stands at the indices).
 fn scattered(scatter: Scatter, replace: &Op, gather: &Op, site: &Site<'_>, emit: &mut Emit<'_>) -> Gradients {
-    if !matches!(scatter, Scatter::Add | Scatter::Replace | Scatter::Write) {
-        return NoGradient::new("a scatter that multiplies or compares has no gradient");
+    if !matches!(scatter, Scatter::Add | Scatter::Replace) {
+        return NoGradient::new("a scatter that multiplies, compares or writes in place has no gradient");
     }
     let indices = site.operands[1];
     site.each(emit, |emit, operand, dy| {

@@ -146,16 +146,20 @@ impl Op {
             }
             Self::GatherGradient { dim, .. } => gather_gradient_dims(nest, *dim, operands, result),
             Self::GatherElements { dim } => {
-                let (data, index) = elements_dims(nest, *dim, operands);
+                let (data, index) = elements_dims(nest, *dim, [&operands[0], &operands[1]]);
                 nest.set_role(&data[*dim], sum_if(operands[0].dtype.has_sums()));
                 nest.set_role(&index[*dim], Role::Map);
                 (vec![data, index.clone()], vec![index])
             }
             Self::ScatterElements { dim, scatter } => {
-                let (data, index) = elements_dims(nest, *dim, operands);
+                let (data, updates) = elements_dims(nest, *dim, [&operands[0], &operands[2]]);
                 nest.set_role(&data[*dim], Role::Map);
-                nest.set_role(&index[*dim], sum_if(*scatter == Scatter::Add));
-                (vec![data.clone(), index.clone(), index], vec![data])
+                nest.set_role(&updates[*dim], sum_if(*scatter == Scatter::Add));
+                let index = match operands[1].shape == operands[2].shape {
+                    true => updates.clone(),
+                    false => repeated(&operands[1].shape, &updates),
+                };
+                (vec![data.clone(), index, updates], vec![data])
             }
             Self::GatherNd { batch_dims } => {
                 let (data, index, result) = slices_dims(nest, *batch_dims, operands);
@@ -343,16 +347,16 @@ fn resize_dims(nest: &mut Nest, resize: &Resize, from: &[u64]) -> (Index, Index)
 }
 
 /// The loops of data and indices: whole along `dim`, and in runs of both along the others.
-fn elements_dims(nest: &mut Nest, dim: usize, operands: &[Type]) -> (Dims, Dims) {
+fn elements_dims(nest: &mut Nest, dim: usize, of: [&Type; 2]) -> (Dims, Dims) {
     let mut loops = |it: usize| {
-        let (data, index) = (operands[0].shape[it], operands[1].shape[it]);
+        let [data, index] = of.map(|of| of.shape[it]);
         if it == dim {
             (nest.dim(data, Role::Whole), nest.dim(index, Role::Whole))
         } else {
             nest.runs(data, index)
         }
     };
-    (0..operands[0].rank()).map(&mut loops).unzip()
+    (0..of[0].rank()).map(&mut loops).unzip()
 }
 
 /// The loops of data, of tuples of indices, and of the slices that they name.

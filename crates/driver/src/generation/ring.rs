@@ -116,8 +116,8 @@ struct Ring<'a> {
     slots: Vec<InSlots>,
     /// The place in the model's order of each slot, with so many numbers behind them.
     order: BTreeMap<u64, ValueId>,
-    /// The slot as indices, of each shape.
-    indices: BTreeMap<Vec<u64>, ValueId>,
+    /// The slot as an index, for each number of dimensions of entries.
+    index: BTreeMap<usize, ValueId>,
     /// What is only in the model's order, along a dimension in the order of slots.
     rolled: BTreeMap<(ValueId, usize, u64), ValueId>,
 }
@@ -155,7 +155,7 @@ impl<'a> Ring<'a> {
             made,
             slots: vec![InSlots::new(); old.values.len()],
             order: BTreeMap::new(),
-            indices: BTreeMap::new(),
+            index: BTreeMap::new(),
             rolled: BTreeMap::new(),
         }
     }
@@ -251,8 +251,7 @@ impl<'a> Ring<'a> {
             return Err(format!("`{}` keeps what has all places of the cache itself", node.origin));
         }
         let new = self.made[write.new.0];
-        let shape = self.graph.type_of(new).shape.clone();
-        let indices = self.indices_of(shape, &node.origin)?;
+        let indices = self.index(self.graph.type_of(new).rank(), &node.origin)?;
         let op = Op::ScatterElements { dim: self.dim, scatter: Scatter::Write };
         let result = node.results[0];
         self.made[result.0] = self.push(op, vec![self.made[write.past.0], indices, new], &node.origin)?;
@@ -260,16 +259,14 @@ impl<'a> Ring<'a> {
         Ok(())
     }
 
-    /// The slot, for each element of that shape.
-    fn indices_of(&mut self, shape: Vec<u64>, origin: &str) -> Result<ValueId, String> {
-        if let Some(&known) = self.indices.get(&shape) {
+    /// The slot as the index of all elements of an entry.
+    fn index(&mut self, rank: usize, origin: &str) -> Result<ValueId, String> {
+        if let Some(&known) = self.index.get(&rank) {
             return Ok(known);
         }
-        let ones = Op::Reshape { shape: vec![1; shape.len()] };
-        let one = self.push(ones, vec![self.slot], origin)?;
-        let all = self.push(Op::Expand { shape: shape.clone() }, vec![one], origin)?;
-        self.indices.insert(shape, all);
-        Ok(all)
+        let index = self.push(Op::Reshape { shape: vec![1; rank] }, vec![self.slot], origin)?;
+        self.index.insert(rank, index);
+        Ok(index)
     }
 
     /// An operation of one result.

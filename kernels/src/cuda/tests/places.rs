@@ -81,8 +81,13 @@ fn elements_are_scattered() {
         let mut given = shape.iter().map(|&it| u.int_in_range(1..=it)).collect::<Result<Vec<u64>, _>>()?;
         given[dim] = u.int_in_range(1..=9)?;
         let extent = i64::try_from(shape[dim]).unwrap();
-        let indices = whole(*u.choose(&[DType::I64, DType::I32])?, &given, -extent, extent, seed);
         let scatter = *u.choose(&Scatter::ALL)?;
+        let mut asked = given.clone();
+        if scatter == Scatter::Write && u.arbitrary()? {
+            // They repeat.
+            (0..rank).filter(|it| *it != dim).for_each(|it| asked[it] = 1);
+        }
+        let indices = whole(*u.choose(&[DType::I64, DType::I32])?, &asked, -extent, extent, seed);
         let operands = vec![numbers(dtype, &shape, seed), indices, numbers(dtype, &given, seed + 1)];
         let mut trial = Trial::whole(Op::ScatterElements { dim, scatter }, operands, 0.0);
         trial.in_place[0] = trial.op.written().filter(|_| u.arbitrary().unwrap_or(true));
