@@ -6,21 +6,31 @@ use files::Failure;
 use files::model_file::ModelFile;
 use files::{given, plan_file};
 use import::{Bindings, ImportError, Positions};
-use plan::{Cache, Control, Pipeline, Plan, Recipe};
+use plan::{Cache, Control, Growth, Pipeline, Plan, Recipe};
 use planner_ir::{Graph, Type};
 use search::{Section, fold};
 use train::Step;
 
 use crate::generation::ring::ring;
+use crate::generation::written::in_place;
 use crate::pipeline::{self, Decisions, Phases, Prepared, Training, parameters};
 
 /// The program of a plan as it was before it was planned, but for training: the model imported, or of generation the
 /// step of one token that writes its entry in place.
 pub fn step(file: &ModelFile, plan: &Plan, cache: Option<&Cache>) -> Result<Graph, ImportError> {
     let imported = imported(file, plan, cache)?;
+    if let Some(cache) = cache.filter(|it| it.growth != Growth::Behind && is_of_single_tokens(plan, it)) {
+        return Ok(in_place(&imported, &cache.kept));
+    }
     let written = written(plan, cache).and_then(|cache| Some((cache, cache.slot.as_ref()?)));
     let Some((cache, slot)) = written else { return Ok(imported) };
     ring(&imported, cache, slot).map_err(ImportError::Binding)
+}
+
+/// Whether a plan is of the step of one token.
+fn is_of_single_tokens(plan: &Plan, cache: &Cache) -> bool {
+    let inputs = given::expected(&plan.graph);
+    inputs.iter().any(|(name, type_)| *name == cache.tokens && type_.shape.get(1) == Some(&1))
 }
 
 /// What is said of a cache, where the step of a plan writes its entry in place.

@@ -233,8 +233,9 @@ impl Evaluated<'_> {
         let Some((cache, name)) = self.written.and_then(|it| Some((it, it.slot.as_ref()?))) else {
             return Ok(());
         };
+        // The last set, of which places are hidden, has an order that is not the model's.
         let mut slot = cache.capacity / 2;
-        for set in sets {
+        for set in sets.iter_mut().rev() {
             let number = Array::of(vec![1], &[i64::try_from(slot).unwrap_or(0)]);
             let number = number.map_err(|error| Failure::internal("turn", error))?;
             set.inputs.insert(name.clone(), number);

@@ -5,7 +5,8 @@ pub mod ring; // single tokens written where they stay
 pub mod turned; // and what they find and leave in the model's order
 pub mod bound; // the steps as programs of fixed sizes
 pub mod planned; // both steps planned, over one cache
-mod written; // entries written where the cache is
+pub(crate) mod written; // entries written where the cache is
+mod unused; // operations that nothing needs
 mod wanted; // what they are planned for, and the layouts of their cache
 mod fitted; // both steps in one memory
 pub mod together; // what a device holds of both

@@ -2,7 +2,7 @@
 //! server is told.
 
 use plan::{ExpertsBy, Parallelism, Parameter, Plan, Served, Use, examples, parameters};
-use planner_ir::{DType, OpClass};
+use planner_ir::{DType, OpClass, Source, ValueId};
 use serde_json::{Value, json};
 
 use crate::error::ExportError;
@@ -83,24 +83,31 @@ pub(crate) fn read(
     Ok((Serving { served, sequences, prompt, context, element, room, device }, lost))
 }
 
-/// What a device holds. A step finds a cache and leaves one; a server has one.
+/// What a device holds. A step finds a cache and leaves one, unless it writes where it finds it; a server has one.
 fn room(job: &Job<'_>, plan: &Plan) -> Room {
     let of = |plan: &Plan, kinds: &[&str]| -> u64 {
         plan.memory.iter().filter(|it| kinds.contains(&it.kind.as_str())).map(|it| it.bytes).sum()
     };
-    let cache = cache(job);
-    let made = |plan: &Plan| of(plan, &["activations", "communication", "packing"]).saturating_sub(cache);
+    let held = cache(job, plan, &|_| true);
+    let made = |plan: &Plan| {
+        let is_made = |value: ValueId| match plan.graph.value(value).source {
+            Source::Result { node, .. } => plan.graph.written(node).is_none(),
+            _ => true,
+        };
+        let made = of(plan, &["activations", "communication", "packing"]);
+        made.saturating_sub(cache(job, plan, &is_made))
+    };
     let prompts = job.generation().and_then(|it| it.prefill.as_ref());
     let step = prompts.map_or(0, made).max(made(plan));
-    Room { weights: of(plan, &["weights"]), cache, step, capacity: plan.capacity }
+    Room { weights: of(plan, &["weights"]), cache: held, step, capacity: plan.capacity }
 }
 
-/// What a device holds of a cache (bytes).
-fn cache(job: &Job<'_>) -> u64 {
+/// What a device holds of those parts of a cache that a step leaves (bytes).
+fn cache(job: &Job<'_>, plan: &Plan, counts: &dyn Fn(ValueId) -> bool) -> u64 {
     let Some(generation) = job.generation() else { return 0 };
-    let plan = &generation.decode;
     let is_part = |name: &str| generation.cache.kept.iter().any(|it| it.present == name);
-    let outputs = plan.graph.outputs.iter().zip(&plan.outputs).filter(|(output, _)| is_part(&output.name));
+    let outputs =
+        plan.graph.outputs.iter().zip(&plan.outputs).filter(|(it, _)| is_part(&it.name) && counts(it.value));
     let bytes = outputs
         .map(|(output, copy)| plan.layout(output.value, *copy).local_bytes(plan.graph.type_of(output.value)));
     bytes.sum()

@@ -144,10 +144,10 @@ impl<'a> Decoder<'a> {
             return Ok(single.of_model.clone());
         }
         let found = self.growth.found(self.capacity, width);
-        let mask = if self.growth == Growth::AtLength && width > 1 { width } else { self.capacity };
-        let mut graph = self.imported(width, found, mask)?;
-        if self.growth != Growth::Behind {
-            written::in_place(&mut graph, &self.roles.kept);
+        let mut graph = self.imported(width, found, self.mask(width))?;
+        // What prompts leave is handed on: it must not lie where the next step finds its own.
+        if self.growth != Growth::Behind && width == 1 {
+            graph = written::in_place(&graph, &self.roles.kept);
         }
         let known = |name: &str| {
             let roles = &self.roles;
@@ -168,10 +168,25 @@ impl<'a> Decoder<'a> {
         }
     }
 
+    /// How many places the mask of a step has.
+    fn mask(&self, width: u64) -> u64 {
+        if self.growth == Growth::AtLength && width > 1 { width } else { self.capacity }
+    }
+
     /// What plans of the step of so many new tokens say of the model, whose sizes are those of its own step.
     pub fn header(&self, width: u64) -> Result<plan::ModelFile, Failure> {
         let bindings = Bindings { dims: self.dims.iter().cloned().collect(), ..Bindings::default() };
-        Ok(compile::header(self.file, &bindings, &self.step_of_model(width)?))
+        let mut header = compile::header(self.file, &bindings, &self.step_of_model(width)?);
+        // A first step may have no use for inputs that have the names.
+        let found = self.growth.found(self.capacity, width);
+        let of_step = self.bindings(width, found, self.mask(width))?.dims;
+        let is_missing = |(name, _): &(String, u64)| {
+            !name.contains('[') && header.dims.iter().all(|(known, _)| known != name)
+        };
+        let missing: Vec<(String, u64)> = of_step.into_iter().filter(is_missing).collect();
+        header.dims.extend(missing);
+        header.dims.sort();
+        Ok(header)
     }
 
     /// The positions of a step, where all are those of the last token that there is room for.

@@ -15,7 +15,6 @@ mod attention; // attention to keys in the order of slots
 mod order; // values brought into that order
 mod beside; // other numbers beside those of all places
 mod writes; // where entries are put behind others
-mod unused; // operations that nothing needs
 
 use std::collections::BTreeMap;
 
@@ -23,6 +22,7 @@ use import::Input;
 use plan::Cache;
 use planner_ir::{DType, Graph, LoopId, Loops, Node, NodeId, Op, Output, Scatter, Source, Type, ValueId};
 
+use super::unused;
 use writes::{Write, writes};
 
 /// What the input of the slot is called, unless the model has one of that name.

@@ -53,10 +53,14 @@ pub(super) fn in_words(generation: &Generation, hold: &str) -> Result<String, Fa
     };
     let [together, weights, found, arena, token, capacity] =
         [together, weights, found, arena, tokens.arena, generation.capacity].map(quantity::bytes);
+    let left = match generation.cache.slot {
+        Some(_) => "the cache as prompts leave it",
+        None => "the cache as they leave it",
+    };
     Ok(format!(
         "the steps of prompts and of single tokens do not fit beside each other: {hold} {together} on a device, which \
          may hold {capacity}: {weights} of weights, {found} of inputs, the cache among them, and the memory of the \
-         steps, which take turns, {arena} of prompts and {token} of a token, the cache as they leave it among it; \
+         steps, which take turns, {arena} of prompts and {token} of a token, {left} among it; \
          {missing} bytes are missing; {help}"
     ))
 }

@@ -2,11 +2,11 @@
 
 use std::collections::BTreeSet;
 
-use planner_ir::{DType, Source, Type};
+use planner_ir::{DType, Source, Type, ValueId};
 
 use super::Violations;
 use crate::generation::{Cache, Form, Generation, Growth, Kept, input, output};
-use crate::plan::Plan;
+use crate::plan::{Assignment, Copy, Plan};
 
 /// The names of the rules of generation, besides those of plans.
 pub const GENERATION_RULES: [&str; 4] = ["roles", "kept", "same", "capacity"];
@@ -151,6 +151,9 @@ fn kept(step: &str, plan: &Plan, cache: &Cache, found: &mut Violations) {
                 continue;
             }
         };
+        if let Err(message) = placed(step, plan, part, present, cache) {
+            found.add("kept", &place, message);
+        }
         // Ranks take what they left of a dimension that none of them splits: of a state the last one.
         let is_whole = match part.form {
             Form::Entries => layout.dims[cache.dim].is_empty(),
@@ -178,6 +181,30 @@ fn kept(step: &str, plan: &Plan, cache: &Cache, found: &mut Violations) {
             );
         }
     }
+}
+
+/// Whether a part that is written where it is found stays there, and one of which a slot is told is written so.
+fn placed(step: &str, plan: &Plan, part: &Kept, present: ValueId, cache: &Cache) -> Result<(), String> {
+    let graph = &plan.graph;
+    let maker = match graph.value(present).source {
+        Source::Result { node, .. } => Some(node),
+        _ => None,
+    };
+    let over = maker.and_then(|node| Some((node, graph.written(node)?)));
+    let Some((node, past)) = over else {
+        let is_told = cache.slot.is_some() && step == "decode" && part.form == Form::Entries;
+        return if is_told { Err("it is not written at the slot".to_owned()) } else { Ok(()) };
+    };
+    if step != "decode" {
+        return Err("it is written where it is found, expected single tokens alone to be".to_owned());
+    }
+    if input(graph, &part.past) != Some(past) {
+        return Err("it is written over another part".to_owned());
+    }
+    let (operand, assignment) = (graph.node(node).op.written(), plan.assignments.get(node.0));
+    let stays = matches!((assignment, operand), (Some(Assignment::Computed { partition, operands, .. }), Some(at))
+        if partition.steps == 1 && operands.get(at) == Some(&Copy::Made));
+    if stays { Ok(()) } else { Err("it is written in another layout or in time steps".to_owned()) }
 }
 
 /// Of which type a part is found that a step of so many tokens leaves so.

@@ -84,7 +84,7 @@ fn steps_of_prompts_and_of_single_tokens_fit_beside_each_other() {
             "--machine cpu-2x --mesh 2 --mode generate --batch 2 --context 16 --prompt 4 --memory {memory}"
         )
     };
-    refused(model, &how("85000"), &["do not fit beside each other", "bytes are missing", "`--prompt`"]);
+    refused(model, &how("90000"), &["do not fit beside each other", "bytes are missing", "`--prompt`"]);
     // What each takes less leaves room for both.
     for memory in ["93000", "105000", "132000", "160000"] {
         let done = planned(model, &how(memory));

@@ -3,7 +3,7 @@
 use planner_ir::{Graph, Output, Source, ValueId};
 
 /// The graph without operations of whose results no output is made. What is given stays.
-pub(super) fn without(graph: &Graph) -> Graph {
+pub(in crate::generation) fn without(graph: &Graph) -> Graph {
     let mut needed = vec![false; graph.values.len()];
     for output in &graph.outputs {
         needed[output.value.0] = true;
