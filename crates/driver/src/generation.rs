@@ -5,6 +5,7 @@ pub mod ring; // single tokens written where they stay
 pub mod turned; // and what they find and leave in the model's order
 pub mod bound; // the steps as programs of fixed sizes
 pub mod planned; // both steps planned, over one cache
+mod places; // which dimension of a cache has places
 pub(crate) mod written; // entries written where the cache is
 mod unused; // operations that nothing needs
 mod wanted; // what they are planned for, and the layouts of their cache

@@ -19,7 +19,7 @@ const PLACES: [&str; 6] = [
 ];
 
 /// Files and folders whose matches may have wildcards, and what the operations are that these take.
-const RECOGNISED: [(&str, &str); 27] = [
+const RECOGNISED: [(&str, &str); 28] = [
     ("crates/autoparallel/src/cluster/guess.rs", "neither products nor experts, of which rough prices are"),
     ("crates/autoparallel/src/cluster/least.rs", "not those whose time bounds a step"),
     ("crates/autoparallel/src/otherwise.rs", "split as their result lies, but for products and attention"),
@@ -32,6 +32,7 @@ const RECOGNISED: [(&str, &str); 27] = [
         "crates/driver/src/generation/ring",
         "not those that do the same in any order, or made element by element",
     ),
+    ("crates/driver/src/generation/written.rs", "not those by which entries are put into a cache"),
     ("crates/driver/src/training/ranges.rs", "not look-ups, which limit numbers of an input"),
     ("crates/export/src/model.rs", "not those that a model is told by"),
     ("crates/export/src/model/unlike.rs", "as decoders usually have, or not to be told"),

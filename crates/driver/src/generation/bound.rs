@@ -10,6 +10,7 @@ use kernels::Array;
 use plan::{Cache, Form, Growth};
 use planner_ir::{Graph, Source, Type};
 
+use super::places::{dims_of, places};
 use super::ring::Single;
 use super::roles::Roles;
 use super::written;
@@ -461,10 +462,6 @@ fn place(name: &str, index: usize) -> String {
     format!("{name}[{index}]")
 }
 
-fn dims_of(input: &Input) -> Result<&[Dim], String> {
-    input.dims.as_deref().ok_or_else(|| format!("`{}` does not say how many dimensions it has", input.name))
-}
-
 /// A size: what is asked for, unless the model says it.
 fn fixed(dim: &Dim, wanted: Option<u64>, flag: &str) -> Result<Option<u64>, String> {
     match (dim, wanted) {
@@ -474,29 +471,6 @@ fn fixed(dim: &Dim, wanted: Option<u64>, flag: &str) -> Result<Option<u64>, Stri
         (Dim::Number(number), _) => Ok(Some(*number)),
         (Dim::Symbol(_), wanted) => Ok(wanted.filter(|&it| it > 0)),
     }
-}
-
-/// Which dimension of a part of a cache has places for tokens, and its size: a symbol that is not the
-/// batch's, of several the one that says so, else the last but one.
-fn places<'a>(input: &'a Input, batch: &Dim) -> Result<(usize, &'a Dim), String> {
-    const WORDS: [&str; 5] = ["past", "seq", "len", "total", "context"];
-    let dims = dims_of(input)?;
-    let is_free = |(index, dim): &(usize, &Dim)| matches!(dim, Dim::Symbol(_)) && *dim != batch && *index > 0;
-    let free: Vec<(usize, &Dim)> = dims.iter().enumerate().filter(is_free).collect();
-    let says = |(_, dim): &&(usize, &Dim)| match dim {
-        Dim::Symbol(symbol) => WORDS.iter().any(|word| symbol.to_lowercase().contains(word)),
-        Dim::Number(_) => false,
-    };
-    let usual = || {
-        let index = dims.len().checked_sub(2)?;
-        Some((index, &dims[index]))
-    };
-    let found = match &free[..] {
-        [only] => Some(*only),
-        [] => usual(),
-        several => several.iter().find(says).copied().or_else(usual),
-    };
-    found.ok_or_else(|| format!("`{}` has no dimension for tokens", input.name))
 }
 
 fn type_of_input<'a>(graph: &'a Graph, name: &str) -> Option<&'a Type> {
