@@ -19,7 +19,7 @@ use crate::pipeline::{self, Decisions, Phases, Prepared, Training, parameters};
 /// step of one token that writes its entry in place.
 pub fn step(file: &ModelFile, plan: &Plan, cache: Option<&Cache>) -> Result<Graph, ImportError> {
     let imported = imported(file, plan, cache)?;
-    if let Some(cache) = cache.filter(|it| it.growth != Growth::Behind && is_of_single_tokens(plan, it)) {
+    if let Some(cache) = cache.filter(|it| it.growth != Growth::Behind && width(plan, it) == Some(1)) {
         return Ok(in_place(&imported, &cache.kept));
     }
     let written = written(plan, cache).and_then(|cache| Some((cache, cache.slot.as_ref()?)));
@@ -27,18 +27,16 @@ pub fn step(file: &ModelFile, plan: &Plan, cache: Option<&Cache>) -> Result<Grap
     ring(&imported, cache, slot).map_err(ImportError::Binding)
 }
 
-/// Whether a plan is of the step of one token.
-fn is_of_single_tokens(plan: &Plan, cache: &Cache) -> bool {
+/// How many new tokens a plan's step takes.
+fn width(plan: &Plan, cache: &Cache) -> Option<u64> {
     let inputs = given::expected(&plan.graph);
-    inputs.iter().any(|(name, type_)| *name == cache.tokens && type_.shape.get(1) == Some(&1))
+    let (_, tokens) = inputs.iter().find(|(name, _)| *name == cache.tokens)?;
+    tokens.shape.get(1).copied()
 }
 
 /// What is said of a cache, where the step of a plan writes its entry in place.
 pub fn written<'a>(plan: &Plan, cache: Option<&'a Cache>) -> Option<&'a Cache> {
-    let cache = cache?;
-    let inputs = given::expected(&plan.graph);
-    let (_, tokens) = inputs.iter().find(|(name, _)| *name == cache.tokens)?;
-    tokens.shape.get(1).is_some_and(|&width| cache.is_written(width)).then_some(cache)
+    cache.filter(|it| width(plan, it).is_some_and(|width| it.is_written(width)))
 }
 
 /// The shape of an input as the model's own step has it.

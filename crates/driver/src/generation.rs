@@ -7,7 +7,6 @@ pub mod bound; // the steps as programs of fixed sizes
 pub mod planned; // both steps planned, over one cache
 mod places; // which dimension of a cache has places
 pub(crate) mod written; // entries written where the cache is
-mod unused; // operations that nothing needs
 mod wanted; // what they are planned for, and the layouts of their cache
 mod fitted; // both steps in one memory
 pub mod together; // what a device holds of both

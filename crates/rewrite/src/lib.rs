@@ -12,7 +12,7 @@ pub use blocks::{Binding, Block, Blocks, BlocksError, Segment, blocks, narrowed}
 pub use fuse::fused;
 pub use raise::{
     AttentionKind, RaiseError, Raised, RuleText, Sight, Statistics as RaiseStatistics, attentions,
-    predicts_tokens, raise, raise_rules,
+    predicts_tokens, raise, raise_rules, shared,
 };
 pub use space::{
     Choice, Edge, Offer, Space, SpaceError, Spaces, Splits, Statistics, Steps, handed_layouts, owing_layouts,

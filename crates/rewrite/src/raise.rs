@@ -33,6 +33,7 @@ use planner_ir::{Graph, Op, Recurrence, Type, Unary};
 use crate::blocks::{blocks, bounded, rebuilt};
 use body::RaisedBody;
 pub use masks::{AttentionKind, Sight, attentions, predicts_tokens};
+pub use share::shared;
 
 /// A graph of named operations that computes what another one does.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -141,7 +142,7 @@ pub fn raise(graph: &Graph) -> Result<Raised, RaiseError> {
     let rules = rules::all();
     let graph = called::called(graph);
     let graph = marked::marked(&mixture::mixed(&carried::carried(&placed::placed(&graph))));
-    let blocks = bounded(blocks(&share::shared(&graph)), MOST_NODES);
+    let blocks = bounded(blocks(&shared(&graph)), MOST_NODES);
     let mut statistics = Statistics {
         blocks: blocks.unique.len(),
         segments: blocks.segments.len(),
@@ -160,7 +161,7 @@ pub fn raise(graph: &Graph) -> Result<Raised, RaiseError> {
         bodies.push(raised.graph);
     }
     let (graph, _) = rebuilt(&blocks, &|segment| &bodies[blocks.segments[segment].block]);
-    let graph = share::shared(&masks::said(&graph));
+    let graph = shared(&masks::said(&graph));
     statistics.idioms = idioms(&graph);
     Ok(Raised { graph, statistics })
 }

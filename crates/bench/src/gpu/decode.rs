@@ -157,7 +157,7 @@ impl Token<'_> {
         let decoder = Decoder::of(self.file, roles, &wanted)?;
         let graph: Graph = decoder.step(1)?;
         let prepared = pipeline::prepare(&graph, &mut |_, _| {})?;
-        let header = decoder.header(1)?;
+        let header = decoder.header(&graph, 1)?;
         let machine =
             given.machine.clone().with_devices(1).map_err(|error| Failure::internal("bench gpu", error))?;
         let wanted = Wanted {

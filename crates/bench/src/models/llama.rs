@@ -66,7 +66,7 @@ fn a_sequence_at_once_is_as_token_by_token() {
         let graph = decoder.step(width).unwrap();
         Step {
             prepared: pipeline::prepare(&graph, &mut |_, _| {}).unwrap(),
-            header: decoder.header(width).unwrap(),
+            header: decoder.header(&graph, width).unwrap(),
         }
     };
     let machine = machine::named("cpu-1x", None).unwrap();

@@ -175,9 +175,10 @@ impl<'a> Decoder<'a> {
     }
 
     /// What plans of the step of so many new tokens say of the model, whose sizes are those of its own step.
-    pub fn header(&self, width: u64) -> Result<plan::ModelFile, Failure> {
+    pub fn header(&self, step: &Graph, width: u64) -> Result<plan::ModelFile, Failure> {
         let bindings = Bindings { dims: self.dims.iter().cloned().collect(), ..Bindings::default() };
-        let mut header = compile::header(self.file, &bindings, &self.step_of_model(width)?);
+        let of_model = self.single.as_ref().ok().filter(|_| width == 1).map_or(step, |it| &it.of_model);
+        let mut header = compile::header(self.file, &bindings, of_model);
         // A first step may have no use for inputs that have the names.
         let found = self.growth.found(self.capacity, width);
         let of_step = self.bindings(width, found, self.mask(width))?.dims;

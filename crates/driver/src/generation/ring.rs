@@ -22,7 +22,6 @@ use import::Input;
 use plan::Cache;
 use planner_ir::{DType, Graph, LoopId, Loops, Node, NodeId, Op, Output, Scatter, Source, Type, ValueId};
 
-use super::unused;
 use writes::{Write, writes};
 
 /// What the input of the slot is called, unless the model has one of that name.
@@ -59,7 +58,7 @@ pub fn ring(graph: &Graph, cache: &Cache, slot: &str) -> Result<Graph, String> {
     for node in graph.node_ids() {
         ring.node(node)?;
     }
-    ring.finished(cache).map(|made| unused::without(&made))
+    ring.finished(cache).map(|made| rewrite::shared(&made))
 }
 
 /// What an operation does with iterations of a loop in another order.

@@ -8,8 +8,6 @@ use std::collections::BTreeMap;
 use plan::{Form, Kept};
 use planner_ir::{Graph, NodeId, Op, Output, Scatter, Source, ValueId};
 
-use super::unused;
-
 /// What is written where.
 struct Write {
     past: ValueId,
@@ -47,7 +45,7 @@ pub(crate) fn in_place(graph: &Graph, kept: &[Kept]) -> Graph {
     }
     let output = |it: &Output| Output { name: it.name.clone(), value: made[it.value.0] };
     written.outputs = graph.outputs.iter().map(output).collect();
-    unused::without(&written)
+    rewrite::shared(&written)
 }
 
 /// The operation that makes what a part becomes, if all that it does is to write over it.

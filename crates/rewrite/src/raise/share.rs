@@ -6,7 +6,7 @@ use planner_ir::{Graph, Op, Output, Source, ValueId};
 
 /// The graph without nodes that no output needs, and with one node for equal operations on equal
 /// operands.
-pub(super) fn shared(graph: &Graph) -> Graph {
+pub fn shared(graph: &Graph) -> Graph {
     let mut result = Graph { name: graph.name.clone(), ..Graph::default() };
     let mut values: Vec<ValueId> = vec![ValueId(usize::MAX); graph.values.len()];
     for id in graph.value_ids() {

@@ -55,7 +55,7 @@ pub(crate) fn plan(
     }
     progress.say("naming operations");
     let mut step = |graph: &Graph, width: u64| -> Result<Step, Failure> {
-        let header = decoder.header(width)?;
+        let header = decoder.header(graph, width)?;
         compile::refuse_impossible(graph, &header, decoder.last_positions(graph))?;
         let prepared = pipeline::prepare(graph, &mut |stage, made| stages.observe(stage, made))?;
         Ok(Step { prepared, header })
