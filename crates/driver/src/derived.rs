@@ -11,20 +11,20 @@ use planner_ir::{Graph, Type};
 use search::{Section, fold};
 use train::Step;
 
-use crate::generation::ring::ring;
+use crate::generation::ring;
+use crate::generation::turned::Turned;
 use crate::generation::written::in_place;
 use crate::pipeline::{self, Decisions, Phases, Prepared, Training, parameters};
 
 /// The program of a plan as it was before it was planned, but for training: the model imported, or of generation the
-/// step of one token that writes its entry in place.
+/// step with the places of its cache that it sees, which writes the entry of one token in place.
 pub fn step(file: &ModelFile, plan: &Plan, cache: Option<&Cache>) -> Result<Graph, ImportError> {
     let imported = imported(file, plan, cache)?;
     if let Some(cache) = cache.filter(|it| it.growth != Growth::Behind && width(plan, it) == Some(1)) {
         return Ok(in_place(&imported, &cache.kept));
     }
-    let written = written(plan, cache).and_then(|cache| Some((cache, cache.slot.as_ref()?)));
-    let Some((cache, slot)) = written else { return Ok(imported) };
-    ring(&imported, cache, slot).map_err(ImportError::Binding)
+    let Some(turned) = turned(plan, cache) else { return Ok(imported) };
+    ring::planned(imported, turned.cache, turned.width).map_err(ImportError::Binding)
 }
 
 /// How many new tokens a plan's step takes.
@@ -34,19 +34,22 @@ fn width(plan: &Plan, cache: &Cache) -> Option<u64> {
     tokens.shape.get(1).copied()
 }
 
-/// What is said of a cache, where the step of a plan writes its entry in place.
-pub fn written<'a>(plan: &Plan, cache: Option<&'a Cache>) -> Option<&'a Cache> {
-    cache.filter(|it| width(plan, it).is_some_and(|width| it.is_written(width)))
+/// How the step of a plan holds its cache, where that is not as the model does.
+pub fn turned<'a>(plan: &Plan, cache: Option<&'a Cache>) -> Option<Turned<'a>> {
+    let cache = cache?;
+    let width = width(plan, cache)?;
+    let is_other = cache.is_written(width) || cache.has_windows();
+    is_other.then_some(Turned { cache, width, slot: 0 })
 }
 
 /// The shape of an input as the model's own step has it.
 fn shape(plan: &Plan, cache: Option<&Cache>, name: &str, type_: &Type) -> Vec<u64> {
     let mut shape = type_.shape.clone();
-    if let Some(cache) = written(plan, cache)
+    if let Some(Turned { cache, width, .. }) = turned(plan, cache)
         && cache.entries().any(|it| it.past == name)
         && let Some(places) = shape.get_mut(cache.dim)
     {
-        *places = cache.growth.found(cache.capacity, 1);
+        *places = cache.growth.found(cache.capacity, width);
     }
     shape
 }

@@ -10,7 +10,7 @@ use files::model_file::ModelFile;
 use import::ImportError;
 use kernels::Array;
 use lower::Program;
-use plan::{Cache, Control};
+use plan::Control;
 use planner_ir::{Graph, Source, State, StateKind, Type};
 use run::RunError;
 
@@ -42,9 +42,9 @@ pub struct Evaluated<'a> {
     pub file: &'a ModelFile,
     /// The programs of all ranks.
     pub programs: &'a [Program],
-    /// What is said of a cache, where the plan's step writes its entry in place: the model's step is evaluated in its own
-    /// order.
-    pub written: Option<&'a Cache>,
+    /// How the plan's step holds its cache, where that is not as the model does: the model's step is evaluated on all
+    /// places in its own order.
+    pub turned: Option<Turned<'a>>,
     /// A file of inputs, instead of made ones.
     pub inputs: Option<&'a Path>,
 }
@@ -53,7 +53,7 @@ pub struct Evaluated<'a> {
 struct Set<'a> {
     what: &'static str,
     inputs: Arrays,
-    /// In which order the entries of the cache are.
+    /// How the cache is held.
     turned: Option<Turned<'a>>,
     /// Whether outputs of the model that are no numbers may be anything.
     lenient: bool,
@@ -78,7 +78,7 @@ impl Evaluated<'_> {
         let types = |graph: &Graph| -> Vec<(String, Type)> {
             graph.outputs.iter().map(|it| (it.name.clone(), graph.type_of(it.value).clone())).collect()
         };
-        if types(&imported) != types(graph) {
+        if self.left(types(&imported)) != types(graph) {
             return Err(self.refused("its outputs are not those of the model"));
         }
         if !file.missing.is_empty() {
@@ -115,8 +115,10 @@ impl Evaluated<'_> {
             let turned = set.turned.map(|it| it.outputs(&after)).transpose();
             let turned = turned.map_err(|error| Failure::internal("turn", error))?;
             let after_turned = turned.as_ref().unwrap_or(&after);
+            let left = set.turned.map(|it| it.left(&before)).transpose();
+            let left = left.map_err(|error| Failure::internal("turn", error))?;
             self.same(
-                &before,
+                left.as_ref().unwrap_or(&before),
                 after_turned,
                 tolerance,
                 set.lenient,
@@ -213,16 +215,14 @@ impl Evaluated<'_> {
         };
         if let Some(given) = given {
             let ignored: Vec<&str> = self.file.model.inputs().iter().map(|it| it.name.as_str()).collect();
-            let fitting = |graph: &Graph| given.fitting(graph, self.controls, &ignored);
-            return Ok(vec![Set {
-                what: "the inputs that are given",
-                inputs: union(&fitting)?,
-                turned: None,
-                lenient: false,
-            }]);
+            let inputs = given.fitting(&self.inputs_of(imported), self.controls, &ignored)?;
+            let slot = self.turned.and_then(|it| inputs.get(it.cache.slot.as_ref()?)?.to_integers().ok());
+            let slot = slot.and_then(|it| it.first().and_then(|it| u64::try_from(*it).ok())).unwrap_or(0);
+            let turned = self.turned.map(|it| Turned { slot, ..it });
+            return Ok(vec![Set { what: "the inputs that are given", inputs, turned, lenient: false }]);
         }
         let made = union(&|graph| Ok(inputs::made(graph, 0)))?;
-        let padded = inputs::padded(imported, &made);
+        let padded = inputs::padded(imported, &made).map(|it| self.seeing(&made, it));
         let turned = None;
         let mut sets = vec![Set { what: "inputs that are made", inputs: made, turned, lenient: false }];
         // What a model makes of rows that see nothing may be no number; attention says 0.
@@ -236,18 +236,69 @@ impl Evaluated<'_> {
         Ok(sets)
     }
 
-    /// Gives a step that writes its entry in place a slot, in each set of inputs another one.
+    /// The inputs of the plan, and those of the model that it has not.
+    fn inputs_of(&self, imported: &Graph) -> Graph {
+        let mut all = Graph::default();
+        for graph in [self.graph, imported] {
+            for value in graph.values.iter().filter(|it| matches!(it.source, Source::Input(_))) {
+                if all.values.iter().all(|it| it.source != value.source) {
+                    all.push_value(value.type_.clone(), value.source.clone());
+                }
+            }
+        }
+        all
+    }
+
+    /// Outputs of the model's step with as many places as the plan's leaves.
+    fn left(&self, mut outputs: Vec<(String, Type)>) -> Vec<(String, Type)> {
+        for (name, type_) in &mut outputs {
+            let part = self.turned.and_then(|it| it.cache.entries().find(|part| part.present == *name));
+            if let Some((turned, part)) = self.turned.zip(part)
+                && let Some(places) = type_.shape.get_mut(turned.cache.dim)
+            {
+                *places = turned.cache.places(part);
+            }
+        }
+        outputs
+    }
+
+    /// Inputs with padding in which the tokens of the step are none: what a query that sees no key makes of all others,
+    /// which nobody reads, it makes of those of its window.
+    fn seeing(&self, made: &Arrays, mut padded: Arrays) -> Arrays {
+        let Some(turned) = self.turned.filter(|it| it.cache.has_windows()) else { return padded };
+        let mask = turned.cache.mask.as_ref().and_then(|it| Some((padded.get_mut(it)?, made.get(it)?)));
+        if let Some((mask, shown)) = mask
+            && let [rows, columns] = mask.shape()[..]
+        {
+            let size = mask.dtype().bytes();
+            let tokens = turned.width.min(columns) * size;
+            let place = |bytes: u64| usize::try_from(bytes).unwrap_or(usize::MAX);
+            for row in 1..=rows {
+                let of_tokens = place(row * columns * size - tokens)..place(row * columns * size);
+                if let Some(to) = mask.bytes_mut().get_mut(of_tokens.clone())
+                    && let Some(from) = shown.bytes().get(of_tokens)
+                {
+                    to.copy_from_slice(from);
+                }
+            }
+        }
+        padded
+    }
+
+    /// Gives steps that hold their cache in another way one, those that write their entry in place a slot in each set of
+    /// inputs another one.
     fn turn<'b>(&'b self, sets: &mut [Set<'b>]) -> Result<(), Failure> {
-        let Some((cache, name)) = self.written.and_then(|it| Some((it, it.slot.as_ref()?))) else {
-            return Ok(());
-        };
+        let Some(turned) = self.turned else { return Ok(()) };
+        let cache = turned.cache;
         // The last set, of which places are hidden, has an order that is not the model's.
         let mut slot = cache.capacity / 2;
         for set in sets.iter_mut().rev() {
-            let number = Array::of(vec![1], &[i64::try_from(slot).unwrap_or(0)]);
-            let number = number.map_err(|error| Failure::internal("turn", error))?;
-            set.inputs.insert(name.clone(), number);
-            set.turned = Some(Turned { cache, slot });
+            if let Some(name) = cache.slot.as_ref().filter(|_| cache.is_written(turned.width)) {
+                let number = Array::of(vec![1], &[i64::try_from(slot).unwrap_or(0)]);
+                let number = number.map_err(|error| Failure::internal("turn", error))?;
+                set.inputs.insert(name.clone(), number);
+            }
+            set.turned = Some(Turned { slot, ..turned });
             slot = cache.capacity - 1;
         }
         Ok(())

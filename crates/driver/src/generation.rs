@@ -1,8 +1,9 @@
 //! Decoders that make tokens: what their inputs and outputs are, plans of their steps, and the steps.
 
 pub mod roles; // which inputs and outputs of a model are what
+mod windows; // how many places of its cache a step sees
 pub mod ring; // single tokens written where they stay
-pub mod turned; // and what they find and leave in the model's order
+pub mod turned; // what they find and leave, as the model has it
 pub mod bound; // the steps as programs of fixed sizes
 pub mod planned; // both steps planned, over one cache
 mod places; // which dimension of a cache has places
@@ -12,3 +13,5 @@ mod fitted; // both steps in one memory
 pub mod together; // what a device holds of both
 pub mod choose; // the next token
 pub mod sequences; // tokens step by step
+#[cfg(test)]
+mod numbered; // graphs of tests

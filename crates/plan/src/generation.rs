@@ -45,7 +45,9 @@ pub struct Cache {
     pub capacity: u64,
     /// The input by which a step of one token is told the place of its entry, which it writes there, over the oldest one,
     /// where other entries come behind all others: an integer, `[1]`. Of all places, which it finds, these are taken in
-    /// turn, the first one after a step of several tokens.
+    /// turn, the first one after a step of several tokens. Where parts have different numbers of places, it is the
+    /// number of such steps before, counted anew after each [`Self::period`], and the place is what is left of it by
+    /// the number of places of a part.
     pub slot: Option<String>,
 }
 
@@ -69,6 +71,9 @@ pub struct Kept {
     pub present: String,
     /// What it has of tokens.
     pub form: Form,
+    /// How many tokens back attention sees of it, a query's own included, where these are fewer than the capacity: it has
+    /// no more places.
+    pub window: Option<u64>,
 }
 
 /// What a part of what is kept has of tokens.
@@ -118,9 +123,37 @@ impl Growth {
 }
 
 impl Cache {
-    /// How many places of a part that has entries a step of so many tokens finds.
-    pub fn found(&self, width: u64) -> u64 {
-        if self.is_written(width) { self.capacity } else { self.growth.found(self.capacity, width) }
+    /// How many places of a part that has entries a step leaves.
+    pub fn places(&self, part: &Kept) -> u64 {
+        part.window.unwrap_or(self.capacity)
+    }
+
+    /// How many places of a part that has entries a step of so many tokens finds: of one with a window those that its
+    /// first query sees besides its own.
+    pub fn found(&self, part: &Kept, width: u64) -> u64 {
+        if self.is_written(width) { self.places(part) } else { self.moved(part, width) }
+    }
+
+    /// The same of a step that writes no entries where it is told.
+    pub fn moved(&self, part: &Kept, width: u64) -> u64 {
+        let found = self.growth.found(self.capacity, width);
+        part.window.map_or(found, |window| found.min(window.saturating_sub(1)))
+    }
+
+    /// Whether parts have fewer places than there are.
+    pub fn has_windows(&self) -> bool {
+        self.kept.iter().any(|it| it.window.is_some())
+    }
+
+    /// After how many steps of one token all parts are written at the same places again: the least common multiple of
+    /// their numbers of places.
+    pub fn period(&self) -> u64 {
+        let multiple = |period: u64, part: &Kept| {
+            let places = self.places(part).max(1);
+            (period / common(period, places)).checked_mul(places)
+        };
+        // So many tokens nobody takes.
+        self.entries().try_fold(self.capacity.max(1), multiple).unwrap_or(u64::MAX / 2)
     }
 
     /// Whether a step of so many tokens writes its entry where it is told.
@@ -186,6 +219,11 @@ impl Generation {
         let type_ = plan.graph.type_of(input(&plan.graph, &self.cache.tokens)?).clone();
         (type_.rank() == 2).then_some(type_)
     }
+}
+
+/// The greatest common divisor.
+fn common(a: u64, b: u64) -> u64 {
+    if b == 0 { a.max(1) } else { common(b, a % b) }
 }
 
 /// The input of that name.

@@ -13,7 +13,7 @@ use lower::Program;
 use plan::Generation;
 use planner_ir::{Graph, Mesh};
 use rewrite::Steps;
-use run::Session;
+use run::{Session, Stored};
 
 use crate::corpus::machine;
 use crate::outside;
@@ -121,10 +121,10 @@ pub(super) fn programs(generation: &Generation) -> (Vec<Program>, Option<Vec<Pro
 }
 
 /// On threads.
-pub(super) fn on_threads(generation: &Generation, file: &ModelFile) -> Sessions {
+pub(super) fn on_threads(generation: &Generation, weights: &dyn Stored) -> Sessions {
     let (decode, prefill) = programs(generation);
-    let decode = Session::new(decode, file).unwrap();
-    let prefill = prefill.map(|programs| Session::beside(&decode, programs, file).unwrap());
+    let decode = Session::new(decode, weights).unwrap();
+    let prefill = prefill.map(|programs| Session::beside(&decode, programs, weights).unwrap());
     (decode, prefill)
 }
 

@@ -67,6 +67,10 @@ fn every_rule_of_generation_is_kept() {
         value.unwrap().source = planner_ir::Source::Input("cache_slot".to_owned());
         it.prefill.as_mut().unwrap().graph = graph;
     });
+    // A part has as many places as its window, which is smaller than the room there is.
+    for window in [0, 1, 3, ALL[0].capacity, ALL[0].capacity + 1] {
+        breaks("kept", |it| it.cache.kept[0].window = Some(window));
+    }
     // A state is as large after a step as before.
     breaks("kept", |it| it.cache.kept[0].form = plan::Form::State);
     breaks("kept", |it| it.cache.kept[1] = it.cache.kept[0].clone());

@@ -8,7 +8,6 @@ use driver::generation::turned::Turned;
 use driver::pipeline;
 use files::model_file::{self, ModelFile};
 use kernels::Array;
-use lower::Strided;
 use models::Use;
 use plan::{Cache, Form, Growth};
 use planner_ir::{Graph, Op, Scatter, Source, Type};
@@ -16,7 +15,8 @@ use rayon::prelude::*;
 use run::{Sources, Stored};
 
 use super::cases::{ALL, open};
-use crate::models::{cases, weights};
+use super::made::Made;
+use crate::models::cases;
 
 type Arrays = BTreeMap<String, Array>;
 
@@ -24,14 +24,18 @@ type Arrays = BTreeMap<String, Array>;
 const PLACES: u64 = 6;
 const TOKENS: u64 = 14;
 
+/// How many tokens of prompts there are before, a step's each time.
+const PROMPTS: [u64; 2] = [3, 3];
+
 /// How many sequences there are: the second one begins two tokens later.
 const SEQUENCES: u64 = 2;
 
 /// How far numbers may be from each other, in parts of the largest.
 const TOLERANCE: f64 = 1e-4;
 
-fn decoder(file: &ModelFile) -> Decoder<'_> {
-    let sizes = Sizes { batch: Some(SEQUENCES), prompt: Some(1), context: Some(PLACES), dims: Vec::new() };
+fn decoder(file: &ModelFile, prompt: u64) -> Decoder<'_> {
+    let sizes =
+        Sizes { batch: Some(SEQUENCES), prompt: Some(prompt), context: Some(PLACES), dims: Vec::new() };
     Decoder::of(file, roles(&file.model, &Told::default()).unwrap(), &sizes).unwrap()
 }
 
@@ -49,38 +53,24 @@ fn integers(graph: &Graph, name: &str, numbers: &[i64]) -> Option<(String, Array
     Some((name.to_owned(), array))
 }
 
-/// What the steps of both kinds are given besides the cache.
-fn given(cache: &Cache, graph: &Graph, token: u64) -> Arrays {
+/// What the steps of both kinds are given besides the cache, of so many tokens from one on.
+fn given(cache: &Cache, graph: &Graph, first: u64, width: u64) -> Arrays {
     let number = |it: u64| i64::try_from(it).unwrap();
-    // How many tokens of a sequence there are with this one: one that has not begun has the last alone.
-    let held = |sequence: u64| (token + 1).saturating_sub(2 * sequence).max(1);
-    let each = |of: &dyn Fn(u64) -> i64| (0..SEQUENCES).map(of).collect::<Vec<_>>();
-    let tokens = each(&|sequence| number((7 * token + 5 * sequence + token * token) % 19));
-    let positions = each(&|sequence| number(held(sequence) - 1));
-    let hides = |sequence: u64| PLACES - held(sequence).min(PLACES);
+    // How many tokens of a sequence there are with one: one that has not begun has the last alone.
+    let held = |sequence: u64, token: u64| (token + 1).saturating_sub(2 * sequence).max(1);
+    let each = |of: &dyn Fn(u64, u64) -> i64| {
+        let of_sequence = |sequence| (first..first + width).map(move |token| of(sequence, token));
+        (0..SEQUENCES).flat_map(of_sequence).collect::<Vec<_>>()
+    };
+    let tokens = each(&|sequence, token| number((7 * token + 5 * sequence + token * token) % 19));
+    let positions = each(&|sequence, token| number(held(sequence, token) - 1));
+    let hides = |sequence: u64| PLACES - held(sequence, first + width - 1).min(PLACES);
     let mask = (0..SEQUENCES).flat_map(|it| (0..PLACES).map(move |place| i64::from(place >= hides(it))));
     let mut given = Arrays::new();
     given.extend(integers(graph, &cache.tokens, &tokens));
     given.extend(cache.mask.as_ref().and_then(|it| integers(graph, it, &mask.collect::<Vec<_>>())));
     given.extend(cache.positions.as_ref().and_then(|it| integers(graph, &it.name, &positions)));
     given
-}
-
-/// Weights that are made, and what a model has itself.
-struct Made<'a>(Arrays, &'a ModelFile);
-
-impl Stored for Made<'_> {
-    fn type_of(&self, name: &str) -> Result<Type, String> {
-        self.0.type_of(name).or_else(|_| self.1.type_of(name))
-    }
-
-    fn read(&self, name: &str, elements: &Strided, to: &mut [u8]) -> Result<(), String> {
-        if self.0.contains_key(name) {
-            self.0.read(name, elements, to)
-        } else {
-            self.1.read(name, elements, to)
-        }
-    }
 }
 
 /// A cache of nothing.
@@ -124,35 +114,52 @@ fn near(what: &str, found: &Arrays, expected: &Arrays) {
     }
 }
 
-/// Tokens one after another by the step that writes, as it is made and in named operations, and by the model's own.
-fn same(name: &str, file: &ModelFile, weights: &dyn Stored) {
-    let decoder = decoder(file);
+/// Tokens by the steps of a decoder, as they are made and in named operations, and by the model's own: one after another,
+/// perhaps after prompts. Which windows its parts have.
+fn same(name: &str, file: &ModelFile, weights: &dyn Stored, prompts: &[u64]) -> Vec<Option<u64>> {
+    let decoder = decoder(file, prompts.first().copied().unwrap_or(1));
     assert_eq!(decoder.moves_up(), None, "{name}");
-    let (own, written, cache) =
-        (decoder.step_of_model(1).unwrap(), decoder.step(1).unwrap(), decoder.cache());
+    let cache = decoder.cache();
     let slot = cache.slot.as_ref().unwrap();
+    let made = |width: u64| {
+        let planned = decoder.step(width).unwrap();
+        let raised = pipeline::prepare(&planned, &mut |_, _| {}).unwrap().graph;
+        [&planned, &raised].into_iter().for_each(|it| planner_ir::verify(it).unwrap());
+        (decoder.step_of_model(width).unwrap(), planned, raised)
+    };
+    let (one, several) = (made(1), decoder.prompt().map(made));
     let writes = |it: &Op| matches!(it, Op::ScatterElements { scatter: Scatter::Write, .. });
-    let raised = pipeline::prepare(&written, &mut |_, _| {}).unwrap().graph;
-    for graph in [&written, &raised] {
-        planner_ir::verify(graph).unwrap();
+    for graph in [&one.1, &one.2] {
         let count = graph.nodes.iter().filter(|it| writes(&it.op)).count();
         assert_eq!(count, cache.entries().count(), "{name}");
     }
-    let (mut past, mut turned) = (empty(&cache, &own), empty(&cache, &written));
-    for token in 0..TOKENS {
-        let inputs = given(&cache, &own, token);
-        let expected = step(&own, &inputs, &past, weights);
-        past = found(&cache, &own, &expected);
-        let place = token % PLACES;
-        let mut inputs = given(&cache, &written, token);
-        inputs.extend(integers(&written, slot, &[i64::try_from(place).unwrap()]));
-        let left = step(&written, &inputs, &turned, weights);
-        let in_order = |left: &Arrays| Turned { cache: &cache, slot: place }.outputs(left).unwrap();
-        near(&format!("{name}, token {token}"), &in_order(&left), &expected);
-        let named = step(&raised, &inputs, &turned, weights);
-        near(&format!("{name}, token {token}, in named operations"), &in_order(&named), &expected);
-        turned = found(&cache, &written, &left);
+    let mut left: Option<[Arrays; 2]> = None;
+    let (mut first, mut singles) = (0, 0);
+    for width in prompts.iter().copied().chain([1].repeat(usize::try_from(TOKENS).unwrap())) {
+        let (own, planned, raised) = several.as_ref().filter(|_| width > 1).unwrap_or(&one);
+        let [past, turned] = match &left {
+            Some([own_left, planned_left]) => {
+                [found(&cache, own, own_left), found(&cache, planned, planned_left)]
+            }
+            None => [empty(&cache, own), empty(&cache, planned)],
+        };
+        let place = singles % cache.period();
+        let expected = step(own, &given(&cache, own, first, width), &past, weights);
+        let mut inputs = given(&cache, planned, first, width);
+        if width == 1 {
+            inputs.extend(integers(planned, slot, &[i64::try_from(place).unwrap()]));
+            singles += 1;
+        }
+        let way = Turned { cache: &cache, width, slot: place };
+        let expected_left = way.left(&expected).unwrap();
+        let of_planned = step(planned, &inputs, &turned, weights);
+        near(&format!("{name}, token {first}"), &way.outputs(&of_planned).unwrap(), &expected_left);
+        let named = way.outputs(&step(raised, &inputs, &turned, weights)).unwrap();
+        near(&format!("{name}, token {first}, in named operations"), &named, &expected_left);
+        left = Some([expected, of_planned]);
+        first += width;
     }
+    cache.entries().map(|it| it.window).collect()
 }
 
 #[test]
@@ -162,7 +169,7 @@ fn exported_decoders_write_in_place_what_they_would_move_up() {
         let told = roles(&file.model, &Told::default()).unwrap();
         // Of others the places are written already.
         let is_behind = name.contains("-past-") && told.kept.iter().all(|it| it.form == Form::Entries);
-        is_behind.then(|| same(name, file, file)).is_some()
+        is_behind.then(|| [&[], &PROMPTS[..]].map(|it| same(name, file, file, it))).is_some()
     });
     assert!(tried.count() >= 2);
 }
@@ -176,19 +183,19 @@ fn configurations_write_in_place_what_they_would_move_up() {
         let file = model_file::open_for(&config, Use::Decode).unwrap();
         if name == "mamba2" {
             // Of states alone there is nothing to write.
-            let decoder = decoder(&file);
+            let decoder = decoder(&file, 1);
             assert_eq!((decoder.cache().slot, decoder.moves_up()), (None, None));
             assert_eq!(decoder.cache().growth, Growth::Behind);
-            return 0;
+            return (0, 0);
         }
-        let weight = |(name, shape, bytes): (String, Vec<u64>, Vec<u8>)| {
-            (name, Array::from_bytes(Type::new(planner_ir::DType::F32, shape), &bytes).unwrap())
-        };
-        let weights: Arrays = weights(&config).into_iter().map(weight).collect();
-        same(name, &file, &Made(weights, &file));
-        1
+        let made = Made::of(&config);
+        let weights = made.beside(&file);
+        let windows = same(name, &file, &weights, &[]);
+        assert_eq!(same(name, &file, &weights, &PROMPTS), windows, "{name}");
+        (1, usize::from(windows.iter().any(Option::is_some)))
     });
-    assert!(tried.sum::<usize>() > 20);
+    let (tried, windows) = tried.reduce(|| (0, 0), |a, b| (a.0 + b.0, a.1 + b.1));
+    assert!(tried > 20 && windows > 4, "{tried}, {windows} of them with windows");
 }
 
 /// In full size too: their graphs have no weights.
@@ -198,7 +205,7 @@ fn public_configurations_write_in_place() {
     let files: Vec<_> = std::fs::read_dir(folder).unwrap().map(|it| it.unwrap().path()).collect();
     let count = files.par_iter().filter(|path| {
         let file = model_file::open_for(path, Use::Decode).unwrap();
-        let decoder = decoder(&file);
+        let decoder = decoder(&file, 1);
         assert_eq!(decoder.moves_up(), None, "{}", path.display());
         decoder.cache().slot.is_some()
     });

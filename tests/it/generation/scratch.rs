@@ -7,12 +7,12 @@ use files::model_file::ModelFile;
 use import::{Bindings, Dim, Input};
 use kernels::Array;
 use planner_ir::{Graph, Op, Source};
-use run::Sources;
+use run::{Sources, Stored};
 
 use super::cases::Case;
 
 /// The logits of the last token of a sequence.
-pub(super) fn logits(case: &Case, file: &ModelFile, tokens: &[i64]) -> Vec<f64> {
+pub(super) fn logits(case: &Case, file: &ModelFile, weights: &dyn Stored, tokens: &[i64]) -> Vec<f64> {
     let roles = roles(&file.model, &Told::default()).unwrap();
     if case.prompt.is_none() {
         return token_by_token(file, &roles, tokens);
@@ -34,7 +34,7 @@ pub(super) fn logits(case: &Case, file: &ModelFile, tokens: &[i64]) -> Vec<f64> 
     for part in &roles.kept {
         give(&mut inputs, &graph, Some(&part.past), &[]);
     }
-    evaluated(file, &graph, &inputs, &roles)
+    evaluated(weights, &graph, &inputs, &roles)
 }
 
 /// The shape of an input for one sequence with nothing kept.
@@ -92,8 +92,13 @@ fn give(inputs: &mut BTreeMap<String, Array>, graph: &Graph, name: Option<&Strin
     inputs.insert(name.unwrap().clone(), array);
 }
 
-fn evaluated(file: &ModelFile, graph: &Graph, inputs: &BTreeMap<String, Array>, roles: &Roles) -> Vec<f64> {
-    let left = run::reference(graph, Sources { inputs, weights: file }).unwrap();
+fn evaluated(
+    weights: &dyn Stored,
+    graph: &Graph,
+    inputs: &BTreeMap<String, Array>,
+    roles: &Roles,
+) -> Vec<f64> {
+    let left = run::reference(graph, Sources { inputs, weights }).unwrap();
     let logits = &left[&roles.logits];
     let numbers = logits.to_floats().unwrap();
     let vocabulary = usize::try_from(*logits.shape().last().unwrap()).unwrap();

@@ -32,7 +32,7 @@ fn faults(case: &Case) -> Vec<String> {
     let mut said = vec![Vec::new(); expected.len()];
     for (tokens, said) in expected.iter_mut().zip(&mut said) {
         for _ in 0..NEW {
-            let logits = scratch::logits(case, &file, tokens);
+            let logits = scratch::logits(case, &file, &file, tokens);
             tokens.push(likeliest(&logits));
             said.push(logits);
         }

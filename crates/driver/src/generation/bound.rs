@@ -1,5 +1,7 @@
 //! The steps of a decoder as programs of fixed sizes.
 
+mod steps; // as it holds its cache
+
 use std::collections::{BTreeMap, BTreeSet};
 
 use files::Failure;
@@ -11,11 +13,11 @@ use plan::{Cache, Form, Growth};
 use planner_ir::{Graph, Source, Type};
 
 use super::places::{dims_of, places};
-use super::ring::Single;
 use super::roles::Roles;
 use super::written;
 use crate::compile;
 use crate::pipeline;
+use steps::Steps;
 
 /// The sizes that somebody asks for.
 #[derive(Clone, Debug, Default)]
@@ -44,8 +46,9 @@ pub struct Decoder<'a> {
     dim: usize,
     growth: Growth,
     positions: Option<plan::Positions>,
-    /// The step of one token that writes its entry in place; or why there is none.
-    single: Result<Single, String>,
+    /// The slot of the step of one token that writes its entry in place; or why there is none.
+    single: Result<String, String>,
+    steps: Steps,
 }
 
 /// What the input of positions is called that a model does not have.
@@ -55,6 +58,8 @@ const POSITIONS: &str = "position_ids";
 const PROBE: (u64, [u64; 2]) = (3, [17, 29]);
 /// How many tokens of a prompt are taken at once if nothing is said.
 const PROMPT: u64 = 64;
+/// How many tokens a step has by which windows are found, where prompts are taken token by token.
+const SEVERAL: u64 = 2;
 
 impl<'a> Decoder<'a> {
     /// A model whose inputs and outputs are known, with the sizes that are asked for.
@@ -88,12 +93,13 @@ impl<'a> Decoder<'a> {
             growth: Growth::Behind,
             positions: None,
             single: Err(String::new()),
+            steps: Steps::default(),
         };
         decoder.growth = decoder.growth_of(room)?;
         decoder.positions = decoder.positions_of()?;
         decoder.prompt = decoder.prompt_of(width, wanted.prompt)?;
         decoder.check()?;
-        decoder.single = decoder.single_of()?;
+        decoder.settle()?;
         Ok(decoder)
     }
 
@@ -108,7 +114,7 @@ impl<'a> Decoder<'a> {
             dim: self.dim,
             growth: self.growth,
             capacity: self.capacity,
-            slot: self.single.as_ref().ok().map(|it| it.slot.clone()),
+            slot: self.single.as_ref().ok().cloned(),
         }
     }
 
@@ -129,20 +135,19 @@ impl<'a> Decoder<'a> {
         (self.prompt > 1).then_some(self.prompt)
     }
 
-    /// The step of so many new tokens; of one token the one that writes its entry in place, if there is one.
+    /// The step of so many new tokens, with the places of its cache that it sees; of one token the one that writes its
+    /// entry in place, if there is one.
     pub fn step(&self, width: u64) -> Result<Graph, Failure> {
-        match &self.single {
-            Ok(single) if width == 1 => Ok(single.written.clone()),
-            _ => self.step_of_model(width),
+        match self.steps.planned(width) {
+            Some(step) => Ok(step.clone()),
+            None => self.step_of_model(width),
         }
     }
 
     /// The step of so many new tokens as the model says it.
     pub fn step_of_model(&self, width: u64) -> Result<Graph, Failure> {
-        if let Ok(single) = self.single.as_ref()
-            && width == 1
-        {
-            return Ok(single.of_model.clone());
+        if let Some(step) = self.steps.of_model(width) {
+            return Ok(step.clone());
         }
         let found = self.growth.found(self.capacity, width);
         let mut graph = self.imported(width, found, self.mask(width))?;
@@ -177,7 +182,7 @@ impl<'a> Decoder<'a> {
     /// What plans of the step of so many new tokens say of the model, whose sizes are those of its own step.
     pub fn header(&self, step: &Graph, width: u64) -> Result<plan::ModelFile, Failure> {
         let bindings = Bindings { dims: self.dims.iter().cloned().collect(), ..Bindings::default() };
-        let of_model = self.single.as_ref().ok().filter(|_| width == 1).map_or(step, |it| &it.of_model);
+        let of_model = self.steps.of_model(width).unwrap_or(step);
         let mut header = compile::header(self.file, &bindings, of_model);
         // A first step may have no use for inputs that have the names.
         let found = self.growth.found(self.capacity, width);
@@ -393,12 +398,10 @@ impl<'a> Decoder<'a> {
         Ok((!nodes.is_empty()).then(|| plan::Positions { name: POSITIONS.to_owned(), nodes }))
     }
 
-    /// The step of one token that writes its entry in place; or why there is none.
-    fn single_of(&self) -> Result<Result<Single, String>, Failure> {
-        if self.growth != Growth::Behind {
-            return Ok(Err("entries do not come behind all others".to_owned()));
-        }
-        Ok(Single::of(self.step_of_model(1)?, &self.cache(), self.file.model.inputs()))
+    /// Whether a step may take several tokens, so many that some are found.
+    fn takes_several(&self) -> Result<bool, Failure> {
+        let tokens = dims_of(input(self.file, &self.roles.tokens)?).map_err(|it| self.refused(it))?;
+        Ok(matches!(tokens, [_, Dim::Symbol(_)]) && self.capacity > SEVERAL)
     }
 
     /// How many tokens of prompts are taken at once.

@@ -10,27 +10,32 @@
 //! dimensions those are follows from the loops of operations: an operation whose loop has its iterations in another
 //! order does the same, unless it asks where they are. Where something does, there is no such step, and the cache
 //! moves up as the model says.
+//!
+//! Parts of which attention sees a window have as many places as that, in steps of any number of tokens: the last ones
+//! of the model's. What values of them meet is cut to these by the same loops.
 
 mod attention; // attention to keys in the order of slots
 mod order; // values brought into that order
 mod beside; // other numbers beside those of all places
+mod sizes; // operations of fewer places
 mod writes; // where entries are put behind others
 
 use std::collections::BTreeMap;
 
 use import::Input;
 use plan::Cache;
-use planner_ir::{DType, Graph, LoopId, Loops, Node, NodeId, Op, Output, Scatter, Source, Type, ValueId};
+use planner_ir::{
+    Binary, DType, Graph, LoopId, Loops, Node, NodeId, Op, Output, Scatter, Source, Type, ValueId,
+};
 
 use writes::{Write, writes};
 
 /// What the input of the slot is called, unless the model has one of that name.
 const SLOT: &str = "cache_slot";
 
-/// The step of one token as the model says it, and the one that writes its entry in place.
+/// The step of one token that writes its entry in place.
 #[derive(Debug)]
 pub(super) struct Single {
-    pub(super) of_model: Graph,
     pub(super) written: Graph,
     /// The input of the slot.
     pub(super) slot: String,
@@ -38,27 +43,38 @@ pub(super) struct Single {
 
 impl Single {
     /// Of the model's step, whose file has inputs of these names.
-    pub(super) fn of(of_model: Graph, cache: &Cache, inputs: &[Input]) -> Result<Self, String> {
+    pub(super) fn of(of_model: &Graph, cache: &Cache, inputs: &[Input]) -> Result<Self, String> {
         let positions = cache.positions.iter().map(|it| it.name.as_str());
         let taken: Vec<&str> = inputs.iter().map(|it| it.name.as_str()).chain(positions).collect();
         let mut slot = SLOT.to_owned();
         while taken.contains(&slot.as_str()) {
             slot.push('_');
         }
-        let written = ring(&of_model, cache, &slot)?;
-        Ok(Self { of_model, written, slot })
+        let written = ring(of_model, cache, &slot)?;
+        Ok(Self { written, slot })
     }
 }
 
 /// The step of one token that writes its entry at the slot, an input of that name, made of the step whose entry comes
 /// behind all others; or why there is none.
 pub fn ring(graph: &Graph, cache: &Cache, slot: &str) -> Result<Graph, String> {
-    let writes = writes(graph, cache)?;
-    let mut ring = Ring::new(graph, cache, writes, slot);
-    for node in graph.node_ids() {
-        ring.node(node)?;
+    Ring::new(graph, cache, writes(graph, cache, &|_| true, 1)?, Some(slot)).made(cache)
+}
+
+/// A step of so many tokens whose entries come behind all others, in which parts with windows have no more places than
+/// these; or why there is none.
+pub fn recent(graph: &Graph, cache: &Cache, width: u64) -> Result<Graph, String> {
+    Ring::new(graph, cache, writes(graph, cache, &|it| it.window.is_some(), width)?, None).made(cache)
+}
+
+/// The step of so many tokens that a plan has of the model's own, whose entries come behind all others; or why there is
+/// none.
+pub fn planned(of_model: Graph, cache: &Cache, width: u64) -> Result<Graph, String> {
+    match &cache.slot {
+        Some(slot) if cache.is_written(width) => ring(&of_model, cache, slot),
+        _ if cache.has_windows() => recent(&of_model, cache, width),
+        _ => Ok(of_model),
     }
-    ring.finished(cache).map(|made| rewrite::shared(&made))
 }
 
 /// What an operation does with iterations of a loop in another order.
@@ -102,34 +118,51 @@ fn sense(op: &Op) -> Option<Sense> {
 struct Ring<'a> {
     old: &'a Graph,
     graph: Graph,
-    /// How many places there are, and which dimension of the cache's parts has them.
-    places: u64,
+    /// How many places the model has, and which dimension of the cache's parts has them.
+    capacity: u64,
     dim: usize,
     /// The operations that put entries behind others.
     writes: BTreeMap<NodeId, Write>,
-    /// The input of the slot.
-    slot: ValueId,
+    /// The input of the slot, and after how many tokens it is 0 again; without it entries move up, and what is said of
+    /// slots is in the model's order.
+    slot: Option<(ValueId, u64)>,
     /// For each value of the old graph, what it has become.
     made: Vec<ValueId>,
     /// For each value of the old graph, its dimensions that are in the order of slots.
     slots: Vec<InSlots>,
-    /// The place in the model's order of each slot, with so many numbers behind them.
-    order: BTreeMap<u64, ValueId>,
-    /// The slot as an index, for each number of dimensions of entries.
-    index: BTreeMap<usize, ValueId>,
+    /// The place in the model's order of each slot.
+    order: BTreeMap<Along, ValueId>,
+    /// The slot as an index, for each number of places and of dimensions of entries.
+    index: BTreeMap<(u64, usize), ValueId>,
     /// What is only in the model's order, along a dimension in the order of slots.
-    rolled: BTreeMap<(ValueId, usize, u64), ValueId>,
+    rolled: BTreeMap<(ValueId, usize, Along), ValueId>,
 }
 
-/// Dimensions whose first numbers, one for each place, are in the order of slots, and how many others are behind them.
-type InSlots = BTreeMap<usize, u64>;
+/// What is along a dimension in the order of slots, or along a loop.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+struct Along {
+    /// How many places there are, the last ones of the model's, and a number for each.
+    places: u64,
+    /// How many other numbers are behind them.
+    behind: u64,
+}
 
-/// The same of loops.
-type Over = BTreeMap<LoopId, u64>;
+impl Along {
+    /// How many numbers there are.
+    fn size(self) -> u64 {
+        self.places + self.behind
+    }
+}
+
+/// Dimensions in the order of slots.
+type InSlots = BTreeMap<usize, Along>;
+
+/// Loops in the order of slots.
+type Over = BTreeMap<LoopId, Along>;
 
 impl<'a> Ring<'a> {
     /// With everything that is given.
-    fn new(old: &'a Graph, cache: &Cache, writes: BTreeMap<NodeId, Write>, slot: &str) -> Self {
+    fn new(old: &'a Graph, cache: &Cache, writes: BTreeMap<NodeId, Write>, slot: Option<&str>) -> Self {
         let mut graph = Graph { name: old.name.clone(), ..Graph::default() };
         let mut made = vec![ValueId(usize::MAX); old.values.len()];
         for id in old.value_ids() {
@@ -138,16 +171,19 @@ impl<'a> Ring<'a> {
                 continue;
             }
             let mut type_ = value.type_.clone();
-            if writes.values().any(|it| it.past == id) {
-                type_.shape[cache.dim] = cache.capacity;
+            if let Some(write) = writes.values().find(|it| it.past == id) {
+                type_.shape[cache.dim] = if slot.is_some() { write.places } else { write.found };
             }
             made[id.0] = graph.push_value(type_, value.source.clone());
         }
-        let slot = graph.push_value(Type::new(DType::I64, [1]), Source::Input(slot.to_owned()));
+        let slot = slot.map(|it| {
+            let input = graph.push_value(Type::new(DType::I64, [1]), Source::Input(it.to_owned()));
+            (input, cache.period())
+        });
         Self {
             old,
             graph,
-            places: cache.capacity,
+            capacity: cache.capacity,
             dim: cache.dim,
             writes,
             slot,
@@ -159,6 +195,14 @@ impl<'a> Ring<'a> {
         }
     }
 
+    /// The graph of all operations.
+    fn made(mut self, cache: &Cache) -> Result<Graph, String> {
+        for node in self.old.node_ids() {
+            self.node(node)?;
+        }
+        self.finished(cache).map(|made| rewrite::shared(&made))
+    }
+
     /// An operation of the old graph.
     fn node(&mut self, id: NodeId) -> Result<(), String> {
         if let Some(write) = self.writes.get(&id).copied() {
@@ -168,16 +212,18 @@ impl<'a> Ring<'a> {
         let node = old.node(id);
         if node.operands.iter().all(|it| self.slots[it.0].is_empty()) {
             let operands = node.operands.iter().map(|it| self.made[it.0]).collect();
-            self.keep(node, node.op.clone(), operands);
+            self.push_as(node, node.op.clone(), operands, old.types_of(&node.results));
             return Ok(());
         }
-        if let Some(dims) = self.beside(node) {
-            let operands = node.operands.iter().map(|it| self.made[it.0]).collect();
-            self.keep(node, node.op.clone(), operands);
-            self.slots[node.results[0].0] = dims;
-            return Ok(());
-        }
-        self.ordered(node).map_err(|why| {
+        let made = match self.beside(node) {
+            Some(dims) => {
+                self.slots[node.results[0].0] = dims;
+                let operands = node.operands.iter().map(|it| self.made[it.0]).collect();
+                self.keep(node, node.op.clone(), operands)
+            }
+            None => self.ordered(node),
+        };
+        made.map_err(|why| {
             let types: Vec<String> = old.types_of(&node.operands).iter().map(ToString::to_string).collect();
             format!(
                 "`{}` takes what is of all places of the cache ({}) and {why}",
@@ -193,7 +239,11 @@ impl<'a> Ring<'a> {
         let sense = sense(&node.op).ok_or("may ask for their order")?;
         let loops = node.op.loops(&old.types_of(&node.operands), &old.types_of(&node.results));
         let over = self.loops_in_slots(node, &loops)?;
-        let unordered = attention::in_any_order(node, old, &loops, &over, self.places)?;
+        let unordered = match self.slot {
+            Some(_) => attention::in_any_order(node, old, &loops, &over)?,
+            // Keys that are left out are the first ones: others stay as far from queries as they were.
+            None => None,
+        };
         let mut operands = Vec::new();
         for (operand, dims) in node.operands.iter().zip(&loops.operands) {
             operands.push(self.in_slots(*operand, &dims_over(dims, &over)?)?);
@@ -212,17 +262,16 @@ impl<'a> Ring<'a> {
                 Op::Attention(attention.op)
             }
         };
-        self.keep(node, op, operands);
-        Ok(())
+        self.keep(node, op, operands)
     }
 
     /// The loops of an operation that operands have in the order of slots; or why they cannot be.
     fn loops_in_slots(&self, node: &Node, loops: &Loops) -> Result<Over, String> {
         let mut over = Over::new();
         for (operand, dims) in node.operands.iter().zip(&loops.operands) {
-            for (&dim, &behind) in &self.slots[operand.0] {
+            for (&dim, &along) in &self.slots[operand.0] {
                 let [only] = dims[dim][..] else { return Err(MIXED.to_owned()) };
-                if *over.entry(only).or_insert(behind) != behind {
+                if *over.entry(only).or_insert(along) != along {
                     return Err(MIXED.to_owned());
                 }
             }
@@ -234,9 +283,8 @@ impl<'a> Ring<'a> {
         Ok(over)
     }
 
-    /// An operation with what its operands have become.
-    fn keep(&mut self, node: &Node, op: Op, operands: Vec<ValueId>) {
-        let types = self.old.types_of(&node.results);
+    /// An operation with what its operands have become, and results of these types.
+    fn push_as(&mut self, node: &Node, op: Op, operands: Vec<ValueId>, types: Vec<Type>) {
         let results = self.graph.push_node(op, operands, types, node.origin.clone());
         for (old, new) in node.results.iter().zip(results) {
             self.made[old.0] = new;
@@ -250,21 +298,39 @@ impl<'a> Ring<'a> {
             return Err(format!("`{}` keeps what has all places of the cache itself", node.origin));
         }
         let new = self.made[write.new.0];
-        let indices = self.index(self.graph.type_of(new).rank(), &node.origin)?;
-        let op = Op::ScatterElements { dim: self.dim, scatter: Scatter::Write };
+        let past = self.made[write.past.0];
         let result = node.results[0];
-        self.made[result.0] = self.push(op, vec![self.made[write.past.0], indices, new], &node.origin)?;
-        self.slots[result.0] = InSlots::from([(self.dim, 0)]);
+        self.made[result.0] = match self.slot {
+            Some(slot) => {
+                let rank = self.graph.type_of(new).rank();
+                let indices = self.index(slot, write.places, rank, &node.origin)?;
+                let op = Op::ScatterElements { dim: self.dim, scatter: Scatter::Write };
+                self.push(op, vec![past, indices, new], &node.origin)?
+            }
+            None => self.push(Op::Concat { dim: self.dim }, vec![past, new], &node.origin)?,
+        };
+        self.slots[result.0] = InSlots::from([(self.dim, Along { places: write.places, behind: 0 })]);
         Ok(())
     }
 
-    /// The slot as the index of all elements of an entry.
-    fn index(&mut self, rank: usize, origin: &str) -> Result<ValueId, String> {
-        if let Some(&known) = self.index.get(&rank) {
+    /// The slot of so many as the index of all elements of an entry.
+    fn index(
+        &mut self,
+        (slot, period): (ValueId, u64),
+        places: u64,
+        rank: usize,
+        origin: &str,
+    ) -> Result<ValueId, String> {
+        if let Some(&known) = self.index.get(&(places, rank)) {
             return Ok(known);
         }
-        let index = self.push(Op::Reshape { shape: vec![1; rank] }, vec![self.slot], origin)?;
-        self.index.insert(rank, index);
+        let mut index = slot;
+        if period != places {
+            let places = self.number(places)?;
+            index = self.push(Op::Binary(Binary::Mod), vec![slot, places], origin)?;
+        }
+        let index = self.push(Op::Reshape { shape: vec![1; rank] }, vec![index], origin)?;
+        self.index.insert((places, rank), index);
         Ok(index)
     }
 
@@ -278,14 +344,20 @@ impl<'a> Ring<'a> {
 
     /// The graph with its outputs, of which those that are no entries have to be in the model's order.
     fn finished(mut self, cache: &Cache) -> Result<Graph, String> {
-        for Output { name, value } in &self.old.outputs {
-            let is_entries = cache.entries().any(|it| it.present == *name);
-            if !is_entries && !self.slots[value.0].is_empty() {
-                return Err(format!("the output `{name}` has all places of the cache"));
+        let old = self.old;
+        for Output { name, value } in &old.outputs {
+            let mut made = self.made[value.0];
+            if !self.slots[value.0].is_empty() {
+                let part = cache.entries().find(|it| it.present == *name);
+                let source = &old.value(*value).source;
+                let is_write =
+                    |it: &Source| matches!(it, Source::Result { node, .. } if self.writes.contains_key(node));
+                let part = part.filter(|_| is_write(source));
+                let part = part.ok_or_else(|| format!("the output `{name}` has all places of the cache"))?;
+                made = self.last(made, self.dim, cache.places(part))?;
             }
+            self.graph.outputs.push(Output { name: name.clone(), value: made });
         }
-        let output = |it: &Output| Output { name: it.name.clone(), value: self.made[it.value.0] };
-        self.graph.outputs = self.old.outputs.iter().map(output).collect();
         Ok(self.graph)
     }
 }
@@ -297,11 +369,11 @@ const MIXED: &str = "has other numbers among them";
 fn dims_over(dims: &[Vec<LoopId>], over: &Over) -> Result<InSlots, String> {
     let mut found = InSlots::new();
     for (dim, loops) in dims.iter().enumerate() {
-        if let Some(behind) = loops.iter().find_map(|it| over.get(it)) {
+        if let Some(along) = loops.iter().find_map(|it| over.get(it)) {
             if loops.len() > 1 {
                 return Err(MIXED.to_owned());
             }
-            found.insert(dim, *behind);
+            found.insert(dim, *along);
         }
     }
     Ok(found)

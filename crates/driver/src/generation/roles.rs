@@ -146,7 +146,7 @@ fn listed(names: &[&str]) -> String {
 
 /// The parts that somebody names.
 fn given(told: &Told, inputs: &[&str], outputs: &[&str]) -> Result<Vec<Kept>, String> {
-    for Kept { past, present, form: _ } in &told.kept {
+    for Kept { past, present, .. } in &told.kept {
         for (name, known, what) in [(past, inputs, "input"), (present, outputs, "output")] {
             if !known.contains(&name.as_str()) {
                 return Err(format!("there is no {what} `{name}`, there are {}", listed(known)));
@@ -221,7 +221,7 @@ fn paired(inputs: &[Input], outputs: &[&str]) -> Result<Vec<Kept>, String> {
         match left.get(&signature(&input.name)).map(Vec::as_slice) {
             Some([present]) if !signature(&input.name).numbers.is_empty() => {
                 let (past, present) = (input.name.clone(), (*present).to_owned());
-                kept.push(Kept { past, present, form: Form::Entries });
+                kept.push(Kept { past, present, form: Form::Entries, window: None });
             }
             _ => alone.push(input.name.as_str()),
         }

@@ -202,7 +202,8 @@ impl<'a> Sequences<'a> {
         }
         if let Some(name) = slot.as_ref().filter(|_| width == 1) {
             // What prompts leave is in order: its first place is the oldest.
-            let slot = i64::try_from(self.singles % capacity.max(1)).unwrap_or(0);
+            let period = usize::try_from(self.generation.cache.period()).unwrap_or(usize::MAX);
+            let slot = i64::try_from(self.singles % period.max(1)).unwrap_or(0);
             give(&mut inputs, plan, name, &[slot])?;
         }
         Ok(inputs)

@@ -144,6 +144,10 @@ fn kept(step: &str, plan: &Plan, cache: &Cache, found: &mut Violations) {
             continue;
         };
         let whole = graph.type_of(present);
+        if let Err(message) = seen(part, cache) {
+            found.add("kept", &place, message);
+            continue;
+        }
         let expected = match before(part, whole, width, cache) {
             Ok(expected) => expected,
             Err(message) => {
@@ -207,6 +211,21 @@ fn placed(step: &str, plan: &Plan, part: &Kept, present: ValueId, cache: &Cache)
     if stays { Ok(()) } else { Err("it is written in another layout or in time steps".to_owned()) }
 }
 
+/// Whether a part may have as few places as it says.
+fn seen(part: &Kept, cache: &Cache) -> Result<(), String> {
+    let Some(window) = part.window else { return Ok(()) };
+    if part.form == Form::State || cache.growth != Growth::Behind {
+        return Err(format!(
+            "it has a window of {window}, expected one of entries that come behind all others"
+        ));
+    }
+    if !(2..cache.capacity).contains(&window) {
+        let capacity = cache.capacity;
+        return Err(format!("it has a window of {window}, expected 2 at least and fewer than {capacity}"));
+    }
+    Ok(())
+}
+
 /// Of which type a part is found that a step of so many tokens leaves so.
 fn before(part: &Kept, left: &Type, width: u64, cache: &Cache) -> Result<Type, String> {
     let mut expected = left.clone();
@@ -216,11 +235,11 @@ fn before(part: &Kept, left: &Type, width: u64, cache: &Cache) -> Result<Type, S
             let growth = cache.growth.name();
             return Err(format!("it is a state, and new entries come {growth}, expected behind all others"));
         }
-        (Form::Entries, Some(places)) if *places == cache.capacity => {
-            *places = cache.found(width);
+        (Form::Entries, Some(places)) if *places == cache.places(part) => {
+            *places = cache.found(part, width);
         }
         (Form::Entries, _) => {
-            return Err(format!("`{}` is {left}, expected {} places", part.present, cache.capacity));
+            return Err(format!("`{}` is {left}, expected {} places", part.present, cache.places(part)));
         }
     }
     Ok(expected)

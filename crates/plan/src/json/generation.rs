@@ -14,6 +14,7 @@ pub(super) fn body(generation: &Generation) -> file::GenerationBody {
             Form::Entries => None,
             Form::State => Some(file::Form::State),
         },
+        window: it.window,
     };
     file::GenerationBody {
         cache: file::Cache {
@@ -52,6 +53,7 @@ pub(super) fn generation(body: &file::GenerationBody) -> Result<Generation, Read
             None => Form::Entries,
             Some(file::Form::State) => Form::State,
         },
+        window: it.window,
     };
     let mut generation = Generation {
         cache: Cache {

@@ -103,6 +103,7 @@ fn plans_of_generation_are_read_as_they_are_written_and_are_as_the_schema_says()
                 past: name(u)?,
                 present: name(u)?,
                 form: if u.arbitrary()? { Form::State } else { Form::Entries },
+                window: if u.arbitrary()? { Some(u.int_in_range(1..=u64::MAX)?) } else { None },
             }],
             dim: u.int_in_range(0..=4)?,
             growth: *u.choose(&Growth::ALL)?,

@@ -1,5 +1,7 @@
 //! What is said of plans of generation that were made.
 
+use std::collections::BTreeMap;
+
 use cost_models::cluster::Cluster;
 use cost_models::quantity;
 use plan::{Cache, Form, Generation, Kept, Plan};
@@ -39,6 +41,7 @@ pub fn in_words(generation: &Generation, held: u64) -> Vec<String> {
         &entries,
         &format!("; places in dimension {dim}, new ones {}{written}", growth.name()),
     ));
+    lines.extend(windows(&entries, *capacity));
     lines.extend(parts("states", &states, "; as large after each token"));
     lines.push(format!(
         "memory     {} of {} on a device, {}",
@@ -47,6 +50,16 @@ pub fn in_words(generation: &Generation, held: u64) -> Vec<String> {
         if generation.prefill.is_some() { "of both steps, which take turns" } else { "of the step" }
     ));
     lines
+}
+
+/// How many parts have how many places, where these are not all.
+fn windows(entries: &[&Kept], capacity: u64) -> Option<String> {
+    let mut counts: BTreeMap<u64, usize> = BTreeMap::new();
+    entries.iter().for_each(|it| *counts.entry(it.window.unwrap_or(capacity)).or_default() += 1);
+    let is_all = counts.keys().all(|it| *it == capacity);
+    let each: Vec<String> =
+        counts.iter().map(|(places, count)| format!("{count} parts of {places} places")).collect();
+    (!is_all).then(|| format!("windows    {}", each.join(", ")))
 }
 
 /// The layout of a part of the cache.
@@ -62,9 +75,15 @@ fn layout(generation: &Generation, part: &Kept) -> Option<String> {
 /// The same for programs.
 pub fn in_json(generation: &Generation, held: u64, on: Option<&Cluster>) -> Value {
     let cache = &generation.cache;
-    let kept = |it: &Kept| match it.form {
-        Form::Entries => json!({ "past": it.past, "present": it.present }),
-        Form::State => json!({ "past": it.past, "present": it.present, "form": "state" }),
+    let kept = |it: &Kept| {
+        let mut part = json!({ "past": it.past, "present": it.present });
+        if it.form == Form::State {
+            part["form"] = json!("state");
+        }
+        if let Some(window) = it.window {
+            part["window"] = json!(window);
+        }
+        part
     };
     let kept: Vec<Value> = cache.kept.iter().map(kept).collect();
     let of_plan = |plan: &Plan| summary_json(plan, throughput::of_plan(plan, plan.seconds(), on).as_ref());

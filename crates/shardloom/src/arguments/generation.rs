@@ -120,7 +120,7 @@ fn kept(text: &str) -> Result<Kept, String> {
     let parts = text.split_once('=').filter(|(past, present)| !past.is_empty() && !present.is_empty());
     let (past, present) = parts.ok_or("expected an input and an output: `past.0.key=present.0.key`")?;
     // Its name says what it has of tokens.
-    Ok(Kept { past: past.to_owned(), present: present.to_owned(), form: Form::Entries })
+    Ok(Kept { past: past.to_owned(), present: present.to_owned(), form: Form::Entries, window: None })
 }
 
 fn number(text: &str) -> Option<f64> {

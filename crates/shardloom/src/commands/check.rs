@@ -210,7 +210,7 @@ fn check_pipeline(
             controls: &[],
             file: &file,
             programs,
-            written: None,
+            turned: None,
             inputs: None,
         };
         checked.passed.extend(evaluated.step()?);
@@ -274,7 +274,7 @@ fn check_plan(
         controls,
         file: &file,
         programs,
-        written: derived::written(plan, cache),
+        turned: derived::turned(plan, cache),
         inputs,
     });
     match &plan.recipe {

@@ -2,13 +2,15 @@
 
 use planner_ir::{Attention, Binary, Blind, DType, Graph, Loops, Node, Op, Real, Type, ValueId};
 
-use super::{MIXED, Over, Ring};
+use super::{Along, MIXED, Over, Ring};
 
 /// Attention that does not ask where its keys are.
 pub(super) struct Unordered {
     pub(super) op: Attention,
     /// How many of the last places it sees, where these are not all.
     window: Option<u64>,
+    /// Its keys.
+    along: Along,
 }
 
 /// Attention whose keys are in the order of slots, if it asks where they are: a single query sees all of them, or those
@@ -18,16 +20,15 @@ pub(super) fn in_any_order(
     graph: &Graph,
     loops: &Loops,
     over: &Over,
-    places: u64,
 ) -> Result<Option<Unordered>, String> {
     let Op::Attention(op) = node.op else { return Ok(None) };
-    let Some((_, &behind)) = over.iter().find(|it| loops.positional.contains(it.0)) else { return Ok(None) };
+    let Some((_, &along)) = over.iter().find(|it| loops.positional.contains(it.0)) else { return Ok(None) };
     let queries = graph.type_of(node.operands[0]).shape[2];
     if queries != 1 {
         return Err(format!("has {queries} queries, each of which sees those before its own, expected one"));
     }
-    let window = op.window.filter(|&it| it < places + behind);
-    if window.is_some() && behind > 0 {
+    let window = op.window.filter(|&it| it < along.size());
+    if window.is_some() && along.behind > 0 {
         return Err(MIXED.to_owned());
     }
     let mask = op.masks(&node.operands[3..]).0.map(|&it| graph.type_of(it).dtype);
@@ -42,7 +43,7 @@ pub(super) fn in_any_order(
             "sees a window of them, and a query that sees none depends on how they are hidden".to_owned()
         );
     }
-    Ok(Some(Unordered { op: Attention { causal: false, window: None, ..op }, window }))
+    Ok(Some(Unordered { op: Attention { causal: false, window: None, ..op }, window, along }))
 }
 
 impl Ring<'_> {
@@ -54,8 +55,8 @@ impl Ring<'_> {
         origin: &str,
     ) -> Result<(), String> {
         let Some(window) = attention.window else { return Ok(()) };
-        let order = self.order(0)?;
-        let first = self.number(self.places - window)?;
+        let order = self.order(attention.along)?;
+        let first = self.number(self.capacity - window)?;
         let seen = self.push(Op::Binary(Binary::GreaterOrEqual), vec![order, first], origin)?;
         let Some(&mask) = attention.op.masks(&operands[3..]).0 else {
             operands.insert(3, seen);

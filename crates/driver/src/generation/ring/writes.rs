@@ -10,17 +10,26 @@ use planner_ir::{Graph, NodeId, Op, Source, ValueId};
 pub(super) struct Write {
     /// The input with the entries of tokens before.
     pub(super) past: ValueId,
-    /// The entry of the token.
+    /// The entries of new tokens.
     pub(super) new: ValueId,
+    /// How many places there are without the new ones, and with them: the last ones of the model's, as many as queries
+    /// see.
+    pub(super) found: u64,
+    pub(super) places: u64,
 }
 
-/// The operations that put the entry of a token behind others, one for each part of the cache that has entries; or why
-/// the step is not so.
-pub(super) fn writes(graph: &Graph, cache: &Cache) -> Result<BTreeMap<NodeId, Write>, String> {
+/// The operations that put the entries of so many tokens behind others, one for each part of the cache that has entries
+/// and is wanted; or why the step is not so.
+pub(super) fn writes(
+    graph: &Graph,
+    cache: &Cache,
+    wanted: &dyn Fn(&Kept) -> bool,
+    width: u64,
+) -> Result<BTreeMap<NodeId, Write>, String> {
     let users = graph.users();
     let mut found = BTreeMap::new();
-    for part in cache.entries() {
-        let (node, write) = write(graph, cache, part, &users)?;
+    for part in cache.entries().filter(|it| wanted(it)) {
+        let (node, write) = write(graph, cache, (part, width), &users)?;
         found.insert(node, write);
     }
     if found.is_empty() {
@@ -32,7 +41,7 @@ pub(super) fn writes(graph: &Graph, cache: &Cache) -> Result<BTreeMap<NodeId, Wr
 fn write(
     graph: &Graph,
     cache: &Cache,
-    part: &Kept,
+    (part, width): (&Kept, u64),
     users: &[Vec<NodeId>],
 ) -> Result<(NodeId, Write), String> {
     let Kept { past: name, present, .. } = part;
@@ -56,8 +65,8 @@ fn write(
         }
     };
     let type_ = graph.type_of(new);
-    if type_.shape.get(cache.dim) != Some(&1) {
-        return Err(format!("`{origin}` puts {type_} behind `{name}`, expected one entry"));
+    if type_.shape.get(cache.dim) != Some(&width) {
+        return Err(format!("`{origin}` puts {type_} behind `{name}`, expected {width} new places"));
     }
     let places = graph.type_of(node.results[0]).shape.get(cache.dim);
     if places != Some(&cache.capacity) {
@@ -68,5 +77,6 @@ fn write(
     if is_output || left != Some(node.results[0]) {
         return Err(format!("`{origin}` puts an entry behind `{name}`, and `{present}` is another value"));
     }
-    Ok((user, Write { past, new }))
+    let found = cache.moved(part, width);
+    Ok((user, Write { past, new, found, places: found + width }))
 }

@@ -35,7 +35,7 @@ const ELEMENTS: &str = r#"%3 = reshape shape=[1,1,2,1] %2 : i64[1,1,2,1]
             %6 = add %5 %5 : f32[2,3,6,4]"#;
 
 fn kept() -> Vec<Kept> {
-    vec![Kept { past: "past".to_owned(), present: "present".to_owned(), form: Form::Entries }]
+    vec![Kept { past: "past".to_owned(), present: "present".to_owned(), form: Form::Entries, window: None }]
 }
 
 /// How often a step writes in place; it makes what it did.

@@ -71,6 +71,9 @@ pub(in crate::json) struct Kept {
     /// Missing where there is a place for each token.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(in crate::json) form: Option<Form>,
+    /// Missing where attention sees all places.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(in crate::json) window: Option<u64>,
 }
 
 #[derive(Serialize, Deserialize)]

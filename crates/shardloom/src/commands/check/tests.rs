@@ -35,7 +35,7 @@ fn a_wrong_number_in_a_pipeline_is_seen() {
             controls: &[],
             file: &file,
             programs,
-            written: None,
+            turned: None,
             inputs: None,
         };
         evaluated.step().map_err(|failure| failure.to_string())

@@ -1,0 +1,135 @@
+//! Windows of parts of small steps.
+
+use plan::{Form, Growth};
+use planner_ir::parse_graph;
+
+use super::*;
+use crate::generation::numbered::numbered;
+
+/// How many places there are; of them two are of new tokens.
+const PLACES: u64 = 6;
+
+fn cache(parts: &[&str]) -> Cache {
+    let kept = |it: &&str| Kept {
+        past: format!("past_{it}"),
+        present: (*it).to_owned(),
+        form: Form::Entries,
+        window: None,
+    };
+    Cache {
+        tokens: "q".to_owned(),
+        mask: None,
+        positions: None,
+        logits: "y".to_owned(),
+        kept: parts.iter().map(kept).collect(),
+        dim: 2,
+        growth: Growth::Behind,
+        capacity: PLACES,
+        slot: None,
+    }
+}
+
+/// The windows of keys and values of a step of two queries `%0`, whose keys are `%5` and values `%6`.
+#[track_caller]
+fn found(body: &str, outputs: &str) -> Vec<(String, u64)> {
+    let text = format!(
+        r#"graph "step" {{
+            %0 = input "q" : f32[2,4,2,4]
+            %1 = input "past_k" : f32[2,2,4,4]
+            %2 = input "past_v" : f32[2,2,4,4]
+            %3 = input "new_k" : f32[2,2,2,4]
+            %4 = input "new_v" : f32[2,2,2,4]
+            %5 = concat dim=2 %1 %3 : f32[2,2,6,4]
+            %6 = concat dim=2 %2 %4 : f32[2,2,6,4]
+            {body}
+            return {outputs}, "k" %5, "v" %6
+        }}"#
+    );
+    let text = numbered(&text);
+    let graph = parse_graph(&text).unwrap_or_else(|error| panic!("{error}: {text}"));
+    planner_ir::verify(&graph).unwrap_or_else(|error| panic!("{error}: {text}"));
+    let raised = rewrite::raise(&graph).unwrap().graph;
+    windows(&raised, &cache(&["k", "v"])).into_iter().collect()
+}
+
+fn both(window: u64) -> Vec<(String, u64)> {
+    vec![("past_k".to_owned(), window), ("past_v".to_owned(), window)]
+}
+
+/// Attention in which a query sees so many keys.
+fn attention(result: u64, window: &str, rest: &str) -> String {
+    let how = format!("scale=0.5 causal=true softcap=0.0 window={window}");
+    format!("%{result} = attention {how} {rest} : f32[2,4,2,4]")
+}
+
+#[test]
+fn windows_are_what_attention_sees() {
+    for (window, expected) in [("none", 0), ("1", 0), ("2", 2), ("5", 5), ("6", 0), ("9", 0)] {
+        let expected = if expected == 0 { vec![] } else { both(expected) };
+        assert_eq!(found(&attention(7, window, "%0 %5 %6"), r#""y" %7"#), expected, "{window}");
+    }
+}
+
+/// Attention as exporters spell it, by a mask of where queries and keys are.
+fn spelled(mask: &str) -> String {
+    format!(
+        "%7 = reshape shape=[2,2,1,6,4] %5 : f32[2,2,1,6,4]
+        %8 = expand shape=[2,2,2,6,4] %7 : f32[2,2,2,6,4]
+        %9 = reshape shape=[2,4,6,4] %8 : f32[2,4,6,4]
+        %10 = reshape shape=[2,2,1,6,4] %6 : f32[2,2,1,6,4]
+        %11 = expand shape=[2,2,2,6,4] %10 : f32[2,2,2,6,4]
+        %12 = reshape shape=[2,4,6,4] %11 : f32[2,4,6,4]
+        %13 = iota dtype=i64 length=2 start=4.0 step=1.0 : i64[2]
+        %14 = reshape shape=[2,1] %13 : i64[2,1]
+        %15 = iota dtype=i64 length=6 start=0.0 step=1.0 : i64[6]
+        %16 = less_or_equal %15 %14 : bool[2,6]
+        {mask}
+        %20 = transpose permutation=[0,1,3,2] %9 : f32[2,4,4,6]
+        %21 = contract \"abcd,abde->abce\" %0 %20 : f32[2,4,2,6]
+        %22 = fill type=f32[] value=-inf : f32[]
+        %23 = select %19 %21 %22 : f32[2,4,2,6]
+        %24 = softmax dim=3 %23 : f32[2,4,2,6]
+        %25 = contract \"abcd,abde->abce\" %24 %12 : f32[2,4,2,4]"
+    )
+}
+
+#[test]
+fn windows_of_masks_are_found() {
+    let within = |op: &str| {
+        spelled(&format!(
+            "%17 = fill type=i64[] value=3.0 : i64[]
+            %26 = sub %14 %17 : i64[2,1]
+            %18 = {op} %15 %26 : bool[2,6]
+            %19 = and %16 %18 : bool[2,6]"
+        ))
+    };
+    let output = r#""y" %25"#;
+    // A key that is three places before the query's own is the fourth.
+    assert_eq!(found(&within("greater"), output), both(3));
+    assert_eq!(found(&within("greater_or_equal"), output), both(4));
+    let causal = spelled("%19 = cast to=bool %16 : bool[2,6]");
+    assert_eq!(found(&causal, output), vec![]);
+}
+
+#[test]
+fn what_asks_for_more_has_all_places() {
+    let near = attention(7, "3", "%0 %5 %6");
+    // Of several the widest.
+    for (other, expected) in [("2", both(3)), ("4", both(4)), ("none", vec![])] {
+        let body = format!("{near}\n{}\n%9 = add %7 %8 : f32[2,4,2,4]", attention(8, other, "%0 %5 %6"));
+        assert_eq!(found(&body, r#""y" %9"#), expected, "{other}");
+    }
+    // Of keys alone something else is made, or they are returned, or are queries too.
+    let values = vec![("past_v".to_owned(), 3)];
+    let sum = format!("{near}\n%8 = reduce_sum dims=[2] %5 : f32[2,2,1,4]");
+    assert_eq!(found(&sum, r#""y" %7, "z" %8"#), values);
+    let returned = format!("{near}\n%8 = exp %5 : f32[2,2,6,4]");
+    assert_eq!(found(&returned, r#""y" %7, "z" %8"#), values);
+    let queries = "%7 = slice starts=[0,0,4,0] steps=[1,1,1,1] sizes=[2,2,2,4] %5 : f32[2,2,2,4]
+        %8 = attention scale=0.5 causal=true softcap=0.0 window=3 %7 %5 %6 : f32[2,2,2,4]";
+    assert_eq!(found(queries, r#""y" %8"#), values);
+    // Not all keys are places.
+    let beside = "%7 = slice starts=[0,0,1,0] steps=[1,1,1,1] sizes=[2,2,5,4] %5 : f32[2,2,5,4]
+        %8 = slice starts=[0,0,1,0] steps=[1,1,1,1] sizes=[2,2,5,4] %6 : f32[2,2,5,4]";
+    assert_eq!(found(&format!("{beside}\n{}", attention(9, "3", "%0 %7 %8")), r#""y" %9"#), vec![]);
+}
