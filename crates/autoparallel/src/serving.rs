@@ -7,7 +7,7 @@
 //! Source: vLLM 0.33, `vllm/config/parallel.py`; SGLang 0.5.23, `sglang/srt/arg_groups/fields/parallel.py`;
 //! TensorRT-LLM, `docs/source/features/parallel-strategy.md`.
 
-use plan::{ExpertsBy, Parallelism, Served};
+use plan::{ExpertsBy, Parallelism, Served, common_divisor};
 use planner_ir::{Axis, Graph, Mesh, Op};
 use search::{OverExperts, Ruled, Rules};
 
@@ -97,7 +97,7 @@ pub fn ruled(served: &Served, shared: &Shared) -> (Mesh, Rules) {
         Some(ExpertsBy::Experts) => OverExperts::Split,
         Some(ExpertsBy::Units) => OverExperts::Units,
     };
-    let keys = shared.heads.map_or(served.tensor, |[_, keys]| common(served.tensor, keys));
+    let keys = shared.heads.map_or(served.tensor, |[_, keys]| common_divisor(served.tensor, keys));
     let heads = if keys > 1 { keys } else { served.tensor };
     let axes = [
         ("replica", served.replicas, Parallelism::Data, OverExperts::AsOthers),
@@ -112,11 +112,6 @@ pub fn ruled(served: &Served, shared: &Shared) -> (Mesh, Rules) {
     let mesh = Mesh { axes: axes.iter().map(|it| Axis { name: it.0.to_owned(), size: it.1 }).collect() };
     let axes = axes.into_iter().map(|it| Ruled { role: it.2, experts: it.3, shards: false }).collect();
     (mesh, Rules { axes, sequence: false, zero: 0, exact: false, sums_once: false })
-}
-
-/// The greatest common divisor.
-fn common(one: u64, other: u64) -> u64 {
-    if other == 0 { one } else { common(other, one % other) }
 }
 
 #[cfg(test)]

@@ -150,10 +150,9 @@ impl Cache {
     pub fn period(&self) -> u64 {
         let multiple = |period: u64, part: &Kept| {
             let places = self.places(part).max(1);
-            (period / common(period, places)).checked_mul(places)
+            (period / common_divisor(period, places)).checked_mul(places).filter(|&it| it <= MOST)
         };
-        // So many tokens nobody takes.
-        self.entries().try_fold(self.capacity.max(1), multiple).unwrap_or(u64::MAX / 2)
+        self.entries().try_fold(1, multiple).unwrap_or(MOST)
     }
 
     /// Whether a step of so many tokens writes its entry where it is told.
@@ -221,9 +220,12 @@ impl Generation {
     }
 }
 
+/// As many tokens as an integer counts: nobody takes so many. It is no multiple of numbers of places.
+const MOST: u64 = i64::MAX.unsigned_abs();
+
 /// The greatest common divisor.
-fn common(a: u64, b: u64) -> u64 {
-    if b == 0 { a.max(1) } else { common(b, a % b) }
+pub fn common_divisor(one: u64, other: u64) -> u64 {
+    if other == 0 { one } else { common_divisor(other, one % other) }
 }
 
 /// The input of that name.

@@ -26,7 +26,7 @@ pub use check::{
 };
 pub use clocks::{Beside, Clock, Load, SUMS, beside};
 pub use diff::{Change, Diff, Repeated, diff};
-pub use generation::{Cache, Form, Generation, Growth, Kept, Positions};
+pub use generation::{Cache, Form, Generation, Growth, Kept, Positions, common_divisor};
 pub use lanes::{Exchange, Lanes};
 pub use parallelism::Parallelism;
 pub use pattern::matches;

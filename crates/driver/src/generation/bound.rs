@@ -48,6 +48,8 @@ pub struct Decoder<'a> {
     positions: Option<plan::Positions>,
     /// The slot of the step of one token that writes its entry in place; or why there is none.
     single: Result<String, String>,
+    /// Why parts have all places of which attention sees fewer, if there are any.
+    sees_fewer: Option<String>,
     steps: Steps,
 }
 
@@ -58,8 +60,6 @@ const POSITIONS: &str = "position_ids";
 const PROBE: (u64, [u64; 2]) = (3, [17, 29]);
 /// How many tokens of a prompt are taken at once if nothing is said.
 const PROMPT: u64 = 64;
-/// How many tokens a step has by which windows are found, where prompts are taken token by token.
-const SEVERAL: u64 = 2;
 
 impl<'a> Decoder<'a> {
     /// A model whose inputs and outputs are known, with the sizes that are asked for.
@@ -93,6 +93,7 @@ impl<'a> Decoder<'a> {
             growth: Growth::Behind,
             positions: None,
             single: Err(String::new()),
+            sees_fewer: None,
             steps: Steps::default(),
         };
         decoder.growth = decoder.growth_of(room)?;
@@ -123,6 +124,11 @@ impl<'a> Decoder<'a> {
         let is_moved =
             self.growth == Growth::Behind && self.roles.kept.iter().any(|it| it.form == Form::Entries);
         self.single.as_ref().err().filter(|_| is_moved).map(String::as_str)
+    }
+
+    /// Why parts of the cache have all places of which attention was found to see fewer, if there are any.
+    pub fn sees_fewer(&self) -> Option<&str> {
+        self.sees_fewer.as_deref()
     }
 
     /// How many sequences grow at once.
@@ -396,12 +402,6 @@ impl<'a> Decoder<'a> {
         }
         let nodes: Vec<String> = nodes.into_iter().flatten().collect();
         Ok((!nodes.is_empty()).then(|| plan::Positions { name: POSITIONS.to_owned(), nodes }))
-    }
-
-    /// Whether a step may take several tokens, so many that some are found.
-    fn takes_several(&self) -> Result<bool, Failure> {
-        let tokens = dims_of(input(self.file, &self.roles.tokens)?).map_err(|it| self.refused(it))?;
-        Ok(matches!(tokens, [_, Dim::Symbol(_)]) && self.capacity > SEVERAL)
     }
 
     /// How many tokens of prompts are taken at once.

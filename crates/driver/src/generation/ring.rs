@@ -31,7 +31,7 @@ use planner_ir::{
 use writes::{Write, writes};
 
 /// What the input of the slot is called, unless the model has one of that name.
-const SLOT: &str = "cache_slot";
+pub(super) const SLOT: &str = "cache_slot";
 
 /// The step of one token that writes its entry in place.
 #[derive(Debug)]

@@ -1,7 +1,7 @@
 //! Windows of parts of small steps.
 
 use plan::{Form, Growth};
-use planner_ir::parse_graph;
+use planner_ir::{Graph, parse_graph};
 
 use super::*;
 use crate::generation::numbered::numbered;
@@ -48,8 +48,7 @@ fn found(body: &str, outputs: &str) -> Vec<(String, u64)> {
     let text = numbered(&text);
     let graph = parse_graph(&text).unwrap_or_else(|error| panic!("{error}: {text}"));
     planner_ir::verify(&graph).unwrap_or_else(|error| panic!("{error}: {text}"));
-    let raised = rewrite::raise(&graph).unwrap().graph;
-    windows(&raised, &cache(&["k", "v"])).into_iter().collect()
+    of_step(&graph, &cache(&["k", "v"])).into_iter().map(|it| (it.past, it.seen)).collect()
 }
 
 fn both(window: u64) -> Vec<(String, u64)> {
@@ -128,8 +127,115 @@ fn what_asks_for_more_has_all_places() {
     let queries = "%7 = slice starts=[0,0,4,0] steps=[1,1,1,1] sizes=[2,2,2,4] %5 : f32[2,2,2,4]
         %8 = attention scale=0.5 causal=true softcap=0.0 window=3 %7 %5 %6 : f32[2,2,2,4]";
     assert_eq!(found(queries, r#""y" %8"#), values);
+    // What is made of a place alone keeps the window, and what is made of all places does not.
+    let norm = |dims: &str, weight: &str| {
+        format!(
+            "%7 = fill type=f32[{weight}] value=1.0 : f32[{weight}]
+            %8 = rms_norm dims={dims} epsilon=0.000001 %5 %7 : f32[2,2,6,4]
+            {}",
+            attention(9, "3", "%0 %8 %6")
+        )
+    };
+    assert_eq!(found(&norm("1", "4"), r#""y" %9"#), both(3));
+    assert_eq!(found(&norm("2", "6,4"), r#""y" %9"#), values);
+    let turned = "%7 = fill type=f32[6] value=1.0 : f32[6]
+        %8 = transpose permutation=[0,1,3,2] %5 : f32[2,2,4,6]
+        %9 = rms_norm dims=1 epsilon=0.000001 %8 %7 : f32[2,2,4,6]
+        %10 = transpose permutation=[0,1,3,2] %9 : f32[2,2,6,4]";
+    let turned = format!("{turned}\n{}", attention(11, "3", "%0 %10 %6"));
+    assert_eq!(found(&turned, r#""y" %11"#), values);
     // Not all keys are places.
     let beside = "%7 = slice starts=[0,0,1,0] steps=[1,1,1,1] sizes=[2,2,5,4] %5 : f32[2,2,5,4]
         %8 = slice starts=[0,0,1,0] steps=[1,1,1,1] sizes=[2,2,5,4] %6 : f32[2,2,5,4]";
     assert_eq!(found(&format!("{beside}\n{}", attention(9, "3", "%0 %7 %8")), r#""y" %9"#), vec![]);
+}
+
+/// A step of so many tokens and two layers, of keys `k` and values `v`, and `l` and `w`, in which attention sees so many
+/// places. What attention sees of the second one's keys has places among other numbers in between, if it is odd.
+fn layers(width: u64, windows: [u64; 2], is_odd: bool) -> Graph {
+    let layer = |first: u64, window: u64, [q, k, v]: [u64; 3]| {
+        let (mask, last, start) = (first + 2, first + 3, PLACES - window);
+        let how = if width == 1 {
+            "false softcap=0.0 window=none".to_owned()
+        } else {
+            format!("true softcap=0.0 window={window}")
+        };
+        let operands = if width == 1 { format!("%{q} %{k} %{v} %{mask}") } else { format!("%{q} %{k} %{v}") };
+        format!(
+            "%{first} = fill type=i64[] value={start}.0 : i64[]
+            %{0} = greater_or_equal %13 %{first} : bool[6]
+            %{mask} = reshape shape=[1,1,1,6] %{0} : bool[1,1,1,6]
+            %{last} = attention scale=0.5 causal={how} {operands} : f32[2,4,{width},4]",
+            first + 1
+        )
+    };
+    let inputs = ["k", "v", "l", "w"].iter().zip(1..).map(|(name, at)| {
+        let (new, all, past) = (at + 4, at + 8, PLACES - width);
+        format!(
+            "%{at} = input \"past_{name}\" : f32[2,2,{past},4]
+            %{new} = input \"new_{name}\" : f32[2,2,{width},4]
+            %{all} = concat dim=2 %{at} %{new} : f32[2,2,6,4]"
+        )
+    });
+    let inputs: Vec<String> = inputs.collect();
+    let odd = "%20 = reshape shape=[2,2,24] %11 : f32[2,2,24]
+            %21 = reshape shape=[2,2,6,4] %20 : f32[2,2,6,4]";
+    let (keys, odd) = if is_odd { (21, odd) } else { (11, "") };
+    let text = format!(
+        "graph \"step\" {{
+            %0 = input \"q\" : f32[2,4,{width},4]
+            {}
+            %13 = iota dtype=i64 length=6 start=0.0 step=1.0 : i64[6]
+            {}
+            {odd}
+            {}
+            return \"y\" %33, \"k\" %9, \"v\" %10, \"l\" %11, \"w\" %12
+        }}",
+        inputs.join("\n"),
+        layer(14, windows[0], [0, 9, 10]),
+        layer(30, windows[1], [17, keys, 12])
+    );
+    let graph = parse_graph(&numbered(&text)).unwrap_or_else(|error| panic!("{error}: {text}"));
+    planner_ir::verify(&graph).unwrap_or_else(|error| panic!("{error}: {text}"));
+    graph
+}
+
+/// The windows of `k`, `v`, `l` and `w`, and why others have none.
+fn of_all(one: &Graph, several: Option<&Graph>) -> (Vec<Option<u64>>, String) {
+    let found = windows(&cache(&["k", "v", "l", "w"]), one, several.map(|it| (it, 2)));
+    (found.kept.iter().map(|it| it.window).collect(), found.why.unwrap_or_default())
+}
+
+#[test]
+fn every_step_has_to_see_so_few() {
+    let (near, all) = (vec![Some(3); 4], vec![None; 4]);
+    let one = |windows| layers(1, windows, false);
+    let several = |windows| layers(2, windows, false);
+    assert_eq!(of_all(&one([3, 3]), None), (near.clone(), String::new()));
+    assert_eq!(of_all(&one([3, 3]), Some(&several([3, 3]))), (near, String::new()));
+    assert_eq!(of_all(&one([6, 6]), Some(&several([6, 6]))), (all.clone(), String::new()));
+    // Models branch on how many queries there are.
+    let (found, why) = of_all(&one([6, 6]), Some(&several([3, 3])));
+    assert_eq!(found, all);
+    assert!(why.contains("of 2 tokens sees 3") && why.contains("of a single token"), "{why}");
+    assert_eq!(of_all(&one([6, 6]), None), (all.clone(), String::new()));
+    assert_eq!(of_all(&one([3, 3]), Some(&several([6, 6]))), (all, String::new()));
+    let (found, why) = of_all(&one([3, 6]), Some(&several([3, 3])));
+    assert_eq!(found, [Some(3), Some(3), None, None]);
+    assert!(why.contains("`past_l`"), "{why}");
+    let (found, why) = of_all(&one([3, 3]), Some(&several([3, 6])));
+    assert_eq!(found, [Some(3), Some(3), None, None]);
+    assert!(why.contains("of a single token sees 3") && why.contains("of 2 tokens"), "{why}");
+    // Of both the wider one.
+    let wider = of_all(&one([4, 2]), Some(&several([3, 5])));
+    assert_eq!(wider, (vec![Some(4), Some(4), Some(5), Some(5)], String::new()));
+}
+
+#[test]
+fn layers_of_which_steps_cannot_be_made_have_all_places_alone() {
+    for several in [None, Some(layers(2, [3, 3], true))] {
+        let (found, why) = of_all(&layers(1, [3, 3], true), several.as_ref());
+        assert_eq!(found, [Some(3), Some(3), None, None]);
+        assert!(why.contains("other numbers among them"), "{why}");
+    }
 }

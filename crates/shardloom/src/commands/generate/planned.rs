@@ -92,6 +92,10 @@ pub(crate) fn plan(
         let _ = writeln!(said.text, "cache      moved up at every token: {why}");
         said.json["cache"]["moves_up"] = why.into();
     }
+    if let Some(why) = decoder.sees_fewer() {
+        let _ = writeln!(said.text, "windows    not of all parts that could have one: {why}");
+        said.json["cache"]["sees_fewer"] = why.into();
+    }
     let found = Found::of(generation.plans().map(|(_, plan)| &plan.graph));
     for line in found.lines() {
         let _ = writeln!(said.text, "{line}");
