@@ -14,17 +14,17 @@ mod least; // what setups cannot do with less than
 mod nearest; // what comes nearest to fitting
 mod ordered; // setups that some schedule can order
 mod parts; // what blocks take on a mesh
+mod priced; // what a setup takes
 mod played; // what stages take by a schedule
 mod refused; // what is fixed that cannot be
 mod setups; // what is to be chosen among
 mod unequal; // groups whose meshes differ
 mod mixed; // groups on nodes of several kinds, or on meshes that are pinned
 
-use std::borrow::Cow;
 use std::collections::BTreeMap;
 use std::slice::from_ref;
 use std::sync::atomic::{AtomicUsize, Ordering};
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Mutex, PoisonError};
 
 use cost_models::cluster::Cluster;
 use cost_models::machine::Machine;
@@ -34,15 +34,15 @@ use files::{Doing, Failure, Of, Say};
 use plan::{Pipeline, Recipe, Recompute};
 use rayon::prelude::*;
 use schedule::Kind;
-use search::cluster::{BlockCost, Found, Outcome, Setups, TRIED};
+use search::cluster::{Found, Outcome, Setups, TRIED};
 use search::{Live, Trail};
 
 use finish::{Finished, LESS, Said, Way};
-use kept::{Blocks, KeepingAll};
-use known::{Known, WholeStep};
+use kept::KeptBefore;
+use known::Known;
 use ordered::{schedules, suits};
-use parts::{Part, Space, part};
-use played::{by, longer, together};
+use parts::Part;
+use played::{longer, together};
 pub use setups::{Chosen, Pins, Setup};
 
 /// At most so many setups that something comes of are looked at with little memory, or where more is computed again.
@@ -238,10 +238,11 @@ struct Asked<'a> {
     question: &'a Question<'a>,
     known: &'a Known,
     setups: &'a [Setup],
-    /// What blocks of setups take that keep all.
-    keeping_all: Mutex<Vec<(Setup, Arc<KeepingAll>)>>,
-    /// What was seen of setups, by number, that did not fit when they were planned with all memory.
-    seen: Mutex<BTreeMap<usize, Trail>>,
+    /// What blocks of setups take that keep all, by a first look or a close one.
+    keeping_all: Mutex<Vec<KeptBefore>>,
+    /// What was seen of setups, by number, when they were planned with all memory, and what blocks take so, where what
+    /// there is does not do.
+    seen: Mutex<BTreeMap<usize, (Trail, Option<Part>)>>,
     /// What came of setups.
     priced: Mutex<BTreeMap<Look, Outcome<Priced>>>,
     /// What blocks take, by the number of a setup: by each plan that was made for it.
@@ -371,112 +372,6 @@ impl<'a> Asked<'a> {
     /// How many plans say what blocks take.
     fn looks(&self) -> usize {
         self.parts.lock().unwrap_or_else(PoisonError::into_inner).values().map(Vec::len).sum()
-    }
-
-    /// What a setup takes by the first of these plans that makes one that fits: one with all memory, or
-    /// with what there is for so many micro-batches under way. Not if it is known to take no less
-    /// than `below` (seconds).
-    fn price(&self, number: usize, plans: &[Option<u64>], below: f64) -> Result<Outcome<Priced>, Failure> {
-        let (question, setup) = (self.question, &self.setups[number]);
-        let least = self.known.least(question, setup)?;
-        let ways = schedules(question, setup).into_iter();
-        let ways = ways.map(|way| least.seconds(setup, question.capacity(), way));
-        let outcome = Outcome { lower_bound: ways.fold(f64::INFINITY, f64::min), ways: Vec::new() };
-        if outcome.lower_bound >= below || plans.is_empty() {
-            return Ok(outcome);
-        }
-        let priced = || self.priced.lock().unwrap_or_else(PoisonError::into_inner);
-        let asked = (number, plans.to_vec());
-        let before = priced().get(&asked).cloned();
-        if let Some(before) = before {
-            return Ok(before);
-        }
-        let step = self.known.step(question, setup)?;
-        let outcome = self.planned((number, plans), &step, outcome, below)?;
-        priced().insert(asked, outcome.clone());
-        Ok(outcome)
-    }
-
-    /// The same, by plans that are made now.
-    fn planned(
-        &self,
-        (number, plans): (usize, &[Option<u64>]),
-        step: &WholeStep,
-        mut outcome: Outcome<Priced>,
-        below: f64,
-    ) -> Result<Outcome<Priced>, Failure> {
-        let (question, setup) = (self.question, &self.setups[number]);
-        let room = question.capacity();
-        let count = u64::try_from(setup.groups).unwrap_or(u64::MAX);
-        let groups = exact(count);
-        let seen = || self.seen.lock().unwrap_or_else(PoisonError::into_inner);
-        let before = seen().remove(&number);
-        // What was planned with all memory, and did not fit, is not planned so again.
-        let is_new = |plan: &&Option<u64>| plan.is_some() || before.is_none();
-        let plans: Vec<Option<u64>> = plans.iter().filter(is_new).copied().collect();
-        let trail = Mutex::new(before.unwrap_or_default());
-        // With everything hidden that may be, blocks take least by this plan: what is too slow so, is too slow.
-        let slow = |part: &Part| {
-            let blocks: Vec<BlockCost> = part.blocks.iter().map(BlockCost::at_least).collect();
-            let mut ways = schedules(question, setup).into_iter();
-            ways.all(|way| by(&blocks, setup, way, part.message, u64::MAX).is_none_or(|it| it.0 >= below))
-        };
-        // Where blocks keep what they may, none takes less than where all is kept.
-        let all = self.keeping_all(number)?;
-        for &under_way in &plans {
-            let bounded = |live| Space::Of(room.saturating_mul(count), live);
-            let space = under_way.map_or(Space::Unbounded, bounded);
-            let (plan, part) = match part(question, setup, step, space, (&trail, &slow))? {
-                Ok(planned) => planned,
-                Err(needs) => {
-                    self.note(number, needs.map(|it| it.div_ceil(count)));
-                    break;
-                }
-            };
-            let Part { blocks, message, .. } = &part;
-            if under_way.is_none() {
-                // The group that has most to do does as much as one of equal ones.
-                let least = match &all {
-                    Some(all) => all.bound,
-                    None if self.keeps_what_it_may(number) => 0.0,
-                    None => plan.proof.bound(plan.seconds()),
-                };
-                outcome.lower_bound = outcome.lower_bound.max(least / groups);
-            }
-            self.known.note(&part.mesh, part.refused.as_ref());
-            let parts = || self.parts.lock().unwrap_or_else(PoisonError::into_inner);
-            if part.refused.is_some() {
-                // Some group would have what cannot be: its mesh is one for groups of others.
-                parts().entry(number).or_default().push(part);
-                return Ok(Outcome { lower_bound: f64::INFINITY, ways: Vec::new() });
-            }
-            let lowest = Blocks { blocks: Cow::Borrowed(blocks), seconds: plan.seconds() };
-            let ways = schedules(question, setup).into_iter();
-            let ways = ways.filter(|&way| by(blocks, setup, way, *message, room).is_some());
-            let ways: Vec<(Kind, usize)> = ways.collect();
-            let fits = |(kind, chunks): (Kind, usize)| {
-                let price = |of: &Blocks<'_>| {
-                    let (seconds, first) = by(&of.blocks, setup, (kind, chunks), *message, room)?;
-                    // One group takes what its plan does: what blocks take says nothing of sums beside other blocks.
-                    let seconds = if setup.groups == 1 { of.seconds } else { seconds };
-                    Some((seconds, Priced { kind, chunks, first }))
-                };
-                kept::best(all.as_ref().map(|it| &it.blocks), &lowest, price)
-            };
-            outcome.ways = ways.into_iter().filter_map(fits).collect();
-            if !outcome.ways.is_empty() {
-                parts().entry(number).or_default().push(part);
-                break;
-            }
-            let [half, _] = setup.under_way();
-            let held = together(blocks).held(Live::of(half)).div_ceil(count);
-            self.note(number, under_way.and(Some(held)).filter(|&it| it > room));
-            parts().entry(number).or_default().push(part);
-        }
-        if plans == [None] && outcome.ways.is_empty() {
-            seen().insert(number, trail.into_inner().unwrap_or_else(PoisonError::into_inner));
-        }
-        Ok(outcome)
     }
 }
 

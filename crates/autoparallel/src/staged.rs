@@ -174,7 +174,7 @@ impl Forward {
         };
         let costs: Vec<BlockCost> = self.works().into_iter().map(cost).collect();
         // As if everything fitted: what stages hold is known when they are planned.
-        let first = cluster::cut(&costs, &vec![Live::ONE; stages], stages, (1.0, false), u64::MAX);
+        let first = cluster::cut(&[&costs], &vec![Live::ONE; stages], stages, (1.0, false), u64::MAX);
         first.ok_or_else(|| Failure::internal("plan", "a model was not cut"))
     }
 

@@ -253,19 +253,72 @@ impl Kept {
     }
 }
 
+/// What some blocks are together where they are as one plan has them, or between two plans.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Mix {
+    /// The numbers of the plans.
+    pub plans: [usize; 2],
+    /// How large a part is as the second has it (0 to 1).
+    pub part: f64,
+}
+
+impl Mix {
+    /// Of what blocks are by each plan.
+    pub fn of(&self, runs: &[BlockCost]) -> BlockCost {
+        let [one, two] = self.plans;
+        if self.part > 0.0 { runs[one].toward(&runs[two], self.part) } else { runs[one] }
+    }
+}
+
+/// What takes least of what plans hold (bytes) and take (seconds), and of what lies between two of them, where so much
+/// may be held; nothing if none holds so little.
+///
+/// Between a plan that holds too much and one that does not, as little is as the second has it as leaves what is `wanted`,
+/// at most what may be held.
+pub fn mixed(plans: &[(u64, f64)], (capacity, wanted): (u64, u64)) -> Option<(f64, Mix)> {
+    let mut best: Option<(f64, Mix)> = None;
+    for (number, &(held, seconds)) in plans.iter().enumerate().filter(|it| it.1.0 <= capacity) {
+        let alone = (seconds, Mix { plans: [number; 2], part: 0.0 });
+        let between = plans.iter().enumerate().filter(|(_, it)| it.0 > capacity && it.1 < seconds);
+        let between = between.map(|(other, &(too_much, less))| {
+            let part = real(too_much - wanted.max(held)) / real(too_much - held);
+            (less + part * (seconds - less), Mix { plans: [other, number], part })
+        });
+        for it in std::iter::once(alone).chain(between) {
+            if best.is_none_or(|best| it.0 < best.0) {
+                best = Some(it);
+            }
+        }
+    }
+    best
+}
+
+/// The same of blocks of a stage, by the steps of so many micro-batches.
+pub fn mixed_runs(
+    runs: &[BlockCost],
+    live: Live,
+    (micro_batches, splits): (f64, bool),
+    room: (u64, u64),
+) -> Option<(f64, Mix)> {
+    let plans = runs.iter().map(|run| (run.held(live), run.step(micro_batches, splits)));
+    mixed(&plans.collect::<Vec<_>>(), room)
+}
+
 /// The first blocks of stages such that the group that has most to do has as little as can be, and each
 /// fits; of equal ones that whose first stages are longest. Nothing if none fits.
 ///
-/// Stage `s` is on group `s` modulo the number of groups, and keeps what belongs to the micro-batches
-/// `live[s]`; `splits` says whether gradients of parameters are tasks of their own. A group may hold `capacity` bytes: each of its stages an equal part of it.
+/// Blocks are as one of several plans has them, or between two, in each stage as suits it ([`mixed`]). Stage `s` is on
+/// group `s` modulo the number of groups, and keeps what belongs to the micro-batches `live[s]`; `splits` says whether
+/// gradients of parameters are tasks of their own. A group may hold `capacity` bytes: each of its stages an equal part
+/// of it.
 pub fn cut(
-    blocks: &[BlockCost],
+    plans: &[&[BlockCost]],
     live: &[Live],
     groups: usize,
-    (micro_batches, splits): (f64, bool),
+    steps: (f64, bool),
     capacity: u64,
 ) -> Option<Vec<usize>> {
-    let (count, stages) = (blocks.len(), live.len());
+    let (count, stages) = (plans.iter().map(|it| it.len()).min()?, live.len());
     if stages == 0 || stages > count || groups == 0 {
         return None;
     }
@@ -277,13 +330,13 @@ pub fn cut(
     least[0][0] = (0.0, 0);
     for stage in 1..=stages {
         for end in stage..=count {
-            let mut run = BlockCost::NOTHING;
+            let mut runs = vec![BlockCost::NOTHING; plans.len()];
             for start in (stage - 1..end).rev() {
-                run = blocks[start].and(&run);
-                if run.held(live[stage - 1]) > part {
-                    break;
+                for (run, blocks) in runs.iter_mut().zip(plans) {
+                    *run = blocks[start].and(run);
                 }
-                let most = least[stage - 1][start].0.max(run.step(micro_batches, splits));
+                let Some((taken, _)) = mixed_runs(&runs, live[stage - 1], steps, (part, part)) else { break };
+                let most = least[stage - 1][start].0.max(taken);
                 if most < least[stage][end].0 {
                     least[stage][end] = (most, start);
                 }

@@ -116,7 +116,7 @@ fn other_ways_are_planned_where_the_first_do_not_keep_their_promise() {
     let fixed = [&["plan", &config, "-o", &plan], &step[..], &target, &["--memory"]].concat();
     let seconds = |more: &[&str]| json(&[&fixed[..], more].concat())["seconds"].as_f64().unwrap();
     let mut before = f64::INFINITY;
-    let memories: &[&str] = if is_long() { &["900MB", "1500MB", "2GB", "3GB"] } else { &["900MB", "2GB"] };
+    let memories: &[&str] = if is_long() { &["900MB", "1500MB", "2GB", "3GB"] } else { &["1500MB", "2GB"] };
     for memory in memories {
         let own = seconds(&[memory]);
         assert!(own <= before * (1.0 + 1e-9), "{own} s with {memory}, {before} with less");

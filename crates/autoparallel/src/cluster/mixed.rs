@@ -84,11 +84,21 @@ pub(super) fn cheapest(question: &Question<'_>, say: &Say<'_>) -> Result<Answer,
     let count = || {
         say(Doing::one("pricing mesh", priced.fetch_add(1, Ordering::Relaxed) + 1, Of::All(wanted)));
     };
-    let composed = |form: &Form<'_>| -> Result<Vec<_>, Failure> {
-        Ok(ways(question, form.shared(), &asked.priced(form, &count)?, (f64::INFINITY, true)))
+    let made = forms.par_iter().map(|form| Ok((form.shared(), asked.priced(form, &count)?)));
+    let made = made.collect::<Vec<Result<_, Failure>>>().into_iter().collect::<Result<Vec<_>, _>>()?;
+    let mut alike: Vec<((u64, &Recompute), Vec<Part>)> = Vec::new();
+    for ((micro_batches, again), parts) in made {
+        // Where blocks keep what they may, stages are between what plans compute again.
+        let shared = (micro_batches, if question.again_alike() { again } else { &Recompute::Nothing });
+        match alike.iter_mut().find(|it| it.0 == shared) {
+            Some((_, of_all)) => of_all.extend(parts),
+            None => alike.push((shared, parts)),
+        }
+    }
+    let composed = |(shared, parts): ((u64, &Recompute), Vec<Part>)| -> Vec<Way> {
+        ways(question, shared, &sorted(parts, shared.0), (f64::INFINITY, true))
     };
-    let found = forms.par_iter().map(composed).collect::<Vec<_>>();
-    let found = found.into_iter().collect::<Result<Vec<Vec<Way>>, _>>()?.into_iter().flatten();
+    let found = alike.into_par_iter().flat_map(composed);
     let mut finished = Finished::new(question);
     finished.plan(question, &asked.known[0], &found.collect::<Vec<_>>(), say)?;
     let said = Said { bound: &|_| Ok(bound), nearest: &|| Ok(String::new()) };
@@ -194,8 +204,7 @@ impl Asked<'_> {
             self.parts(kind, setup)
         };
         let priced: Vec<Result<Vec<Part>, Failure>> = wanted.par_iter().map(price).collect();
-        let parts = priced.into_iter().collect::<Result<Vec<_>, _>>()?.into_iter().flatten().collect();
-        Ok(sorted(parts, form.shared().0))
+        Ok(priced.into_iter().collect::<Result<Vec<_>, _>>()?.into_iter().flatten().collect())
     }
 
     /// What blocks take on the mesh of a setup: with all memory, and with what there is.

@@ -28,6 +28,8 @@ pub(super) struct Part {
     pub(super) kind: usize,
     /// Each block of the model.
     pub(super) blocks: Vec<BlockCost>,
+    /// A step of all of them together (seconds).
+    pub(super) seconds: f64,
     /// What a message to the next stage takes (seconds).
     pub(super) message: f64,
     /// What is fixed that cannot be here.
@@ -79,7 +81,14 @@ pub(super) fn part(
         let blocks = blocks::costs(plan, &homes, *blocks, prices.beside());
         let bytes = blocks::crossing(plan, &homes, question.machine().devices_per_node());
         let message = message(question.machine(), setup.mesh.devices(), bytes)?;
-        Ok(Part { mesh: setup.mesh.clone(), kind: question.kind, blocks, message, refused })
+        Ok(Part {
+            mesh: setup.mesh.clone(),
+            kind: question.kind,
+            blocks,
+            seconds: plan.seconds(),
+            message,
+            refused,
+        })
     };
     let enough = |plan: &Plan| of(plan, &[]).is_ok_and(|part| enough(&part));
     match planned((trail, &enough), prepared, &header, &target, &prices) {

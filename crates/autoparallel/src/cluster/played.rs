@@ -3,7 +3,7 @@
 use cost_models::units::exact;
 use schedule::{self, Crossing, Durations, Kind, Overlap, StageTimes, Verified, makespan, verify};
 use search::Live;
-use search::cluster::{BlockCost, cut};
+use search::cluster::{BlockCost, cut, mixed_runs};
 
 use super::Setup;
 use crate::staged::under_way;
@@ -21,14 +21,18 @@ pub(super) struct Run {
 }
 
 impl Run {
-    pub(super) fn of(blocks: &[BlockCost], live: Live, capacity: u64) -> Self {
-        Self { cost: together(blocks), live, capacity }
-    }
-
-    /// Whether it fits but for what the backward part leaves for gradients of weights: there are plans that
-    /// leave less.
-    pub(super) fn fits(&self) -> bool {
-        self.cost.held(without_apart(self.live)) <= self.capacity
+    /// Of blocks as one of several plans has them, or between two: what takes least of so many micro-batches where the stage
+    /// may hold so much (bytes). Nothing if none fits, but for what the backward part leaves for gradients of weights: there
+    /// are plans that leave less.
+    pub(super) fn among(
+        plans: &[&[BlockCost]],
+        live: Live,
+        steps: (f64, bool),
+        (capacity, wanted): (u64, u64),
+    ) -> Option<Self> {
+        let runs: Vec<BlockCost> = plans.iter().map(|it| together(*it)).collect();
+        let (_, mix) = mixed_runs(&runs, without_apart(live), steps, (capacity, wanted))?;
+        Some(Self { cost: mix.of(&runs), live, capacity })
     }
 
     /// What it takes for a micro-batch, and its update (seconds).
@@ -59,27 +63,33 @@ fn without_apart(live: Live) -> Live {
     Live::of(live.gradients)
 }
 
-/// What a setup takes by a schedule, and where it is cut; nothing if it does not fit.
+/// What a setup takes by a schedule, and where it is cut, where its blocks are as some of these plans have them; nothing
+/// if it does not fit.
 pub(super) fn by(
-    blocks: &[BlockCost],
+    plans: &[&[BlockCost]],
     setup: &Setup,
     (kind, chunks): (Kind, usize),
     message: f64,
     capacity: u64,
 ) -> Option<(f64, Vec<usize>)> {
-    let stages = setup.groups.checked_mul(chunks).filter(|&stages| stages <= blocks.len())?;
+    let blocks = plans.iter().map(|it| it.len()).min()?;
+    let stages = setup.groups.checked_mul(chunks).filter(|&stages| stages <= blocks)?;
     let count = usize::try_from(setup.micro_batches).ok()?;
     let schedule = kind.schedule(setup.groups, chunks, count).ok()?;
     let verified = verify(schedule, stages, count).ok()?;
     let live = under_way(&verified);
-    let first = cut_to_fit(blocks, &verified, &live, exact(setup.micro_batches), capacity)?;
-    let run = |(stage, &live): (usize, &Live)| {
-        let blocks = &blocks[first[stage]..first.get(stage + 1).copied().unwrap_or(blocks.len())];
-        Run::of(blocks, live, capacity)
+    let steps = (exact(setup.micro_batches), verified.schedule().splits_backward);
+    let taken = |(first, plans, capacity): Fits<'_, '_>| {
+        let run = |(stage, &live): (usize, &Live)| {
+            let of_stage = first[stage]..first.get(stage + 1).copied().unwrap_or(blocks);
+            let own: Vec<&[BlockCost]> = plans.iter().map(|it| &it[of_stage.clone()]).collect();
+            Run::among(&own, live, steps, (capacity, capacity))
+        };
+        let stages: Vec<Run> = live.iter().enumerate().map(run).collect::<Option<_>>()?;
+        Some((played(&verified, &stages, message)?, first))
     };
-    let stages: Vec<Run> = live.iter().enumerate().map(run).collect();
-    let seconds = played(&verified, &stages, message)?;
-    Some((seconds, first))
+    let cuts = cuts_that_fit(plans, &verified, &live, steps, capacity);
+    cuts.into_iter().filter_map(taken).min_by(|a, b| a.0.total_cmp(&b.0))
 }
 
 /// What stages take by a schedule: all micro-batches, and the longest update (seconds).
@@ -99,35 +109,60 @@ pub(super) fn played(verified: &Verified, stages: &[Run], message: f64) -> Optio
     Some(seconds + updates.into_iter().fold(0.0, f64::max))
 }
 
-/// The cut into stages that fits: where a group has several, by what they hold together.
-fn cut_to_fit(
-    blocks: &[BlockCost],
+/// The first block of each stage, the plans whose blocks they are, and what each may hold (bytes).
+type Fits<'a, 'b> = (Vec<usize>, &'a [&'b [BlockCost]], u64);
+
+/// Cuts into stages that fit: where a group has several, by what they hold together, or each by an equal part.
+fn cuts_that_fit<'a, 'b>(
+    plans: &'a [&'b [BlockCost]],
     verified: &Verified,
     live: &[Live],
-    runs: f64,
+    steps: (f64, bool),
     capacity: u64,
-) -> Option<Vec<usize>> {
+) -> Vec<Fits<'a, 'b>> {
     let schedule = verified.schedule();
     let live: Vec<Live> = live.iter().copied().map(without_apart).collect();
     let groups = schedule.groups.len();
-    let runs = (runs, schedule.splits_backward);
-    let loose = cut(blocks, &live, live.len(), runs, capacity)?;
     if schedule.chunks == 1 {
-        return Some(loose);
+        let first = cut(plans, &live, groups, steps, capacity);
+        return first.map(|first| (first, plans, capacity)).into_iter().collect();
     }
-    let fits = |(group, live): (usize, &schedule::Live)| {
-        let chunks = (group..loose.len()).step_by(groups);
-        let own = |stage: usize| &blocks[loose[stage]..loose.get(stage + 1).copied().unwrap_or(blocks.len())];
-        let BlockCost { resident, kept, most, .. } = together(chunks.flat_map(own));
-        // What chunks keep of a micro-batch is about as much for each of them.
-        let others = u64::try_from(live.together.saturating_sub(1)).unwrap_or(u64::MAX);
-        let count = u64::try_from(schedule.chunks).unwrap_or(u64::MAX);
-        let others = kept.bytes(Live::of(others)).div_ceil(count);
-        resident.saturating_add(others).saturating_add(most) <= capacity
+    let count = u64::try_from(schedule.chunks).unwrap_or(u64::MAX);
+    let lives = schedule::live(verified);
+    let together_fits = |(plan, loose): &(&'a [&'b [BlockCost]], Vec<usize>)| {
+        let blocks = plan[0];
+        let fits = |(group, live): (usize, &schedule::Live)| {
+            let chunks = (group..loose.len()).step_by(groups);
+            let own =
+                |stage: usize| &blocks[loose[stage]..loose.get(stage + 1).copied().unwrap_or(blocks.len())];
+            let BlockCost { resident, kept, most, .. } = together(chunks.flat_map(own));
+            // What chunks keep of a micro-batch is about as much for each of them.
+            let others = u64::try_from(live.together.saturating_sub(1)).unwrap_or(u64::MAX);
+            let others = kept.bytes(Live::of(others)).div_ceil(count);
+            resident.saturating_add(others).saturating_add(most) <= capacity
+        };
+        lives.iter().enumerate().all(fits)
     };
-    if schedule::live(verified).iter().enumerate().all(fits) {
-        Some(loose)
-    } else {
-        cut(blocks, &live, groups, runs, capacity)
-    }
+    let alone = plans.chunks(1);
+    let alone = alone.filter_map(|plan| Some((plan, cut(plan, &live, live.len(), steps, capacity)?)));
+    let mut found: Vec<_> =
+        alone.filter(together_fits).map(|(plan, first)| (first, plan, capacity)).collect();
+    let parts = cut(plans, &live, groups, steps, capacity);
+    found.extend(parts.map(|first| (first, plans, capacity / count)));
+    found
+}
+
+/// How many times as much as there is the fullest stage would hold, if memory were no matter: where each group has one
+/// stage.
+pub(super) fn fullest(blocks: &[BlockCost], setup: &Setup, capacity: u64) -> f64 {
+    let cut_freely = || {
+        let count = usize::try_from(setup.micro_batches).ok()?;
+        let schedule = Kind::OneForwardOneBackward.schedule(setup.groups, 1, count).ok()?;
+        let live = under_way(&verify(schedule, setup.groups, count).ok()?);
+        let first = cut(&[blocks], &live, setup.groups, (exact(setup.micro_batches), false), u64::MAX)?;
+        let end = |stage: usize| first.get(stage + 1).copied().unwrap_or(blocks.len());
+        let held = |(stage, &live): (usize, &Live)| together(&blocks[first[stage]..end(stage)]).held(live);
+        live.iter().enumerate().map(held).max()
+    };
+    cut_freely().map_or(1.0, |held| exact(held) / exact(capacity))
 }

@@ -12,7 +12,7 @@ use files::Failure;
 use plan::Recompute;
 use rayon::prelude::*;
 use schedule::{Kind, verify};
-use search::cluster::unequal::{Choice, Nodes, Room, compose};
+use search::cluster::unequal::{Choice, Nodes, Room, SPARE, compose};
 use search::{Live, Trail};
 
 use super::finish::Way;
@@ -36,43 +36,47 @@ pub(super) fn composed(asked: &Asked<'_>, below: f64) -> Vec<Way> {
     if asked.question.pins.are_ruled() {
         return Vec::new();
     }
-    let differ = |parts: &[Part]| parts.iter().any(|it| it.mesh != parts[0].mesh);
-    let of = |(micro_batches, recompute, parts): &(u64, &Recompute, Vec<Part>)| {
-        if !differ(parts) {
+    let of = |(micro_batches, recompute, meshes): &(u64, &Recompute, Vec<Alike>)| {
+        if meshes.len() < 2 {
             return Vec::new();
         }
-        ways(asked.question, (*micro_batches, recompute), parts, (below, false))
+        ways(asked.question, (*micro_batches, recompute), meshes, (below, false))
     };
     forms(asked).par_iter().flat_map(of).collect()
 }
 
-/// Numbers of micro-batches and what is computed again, with what blocks take so on each mesh: as it was asked
-/// for, and where blocks were priced with less memory, once more with that.
-fn forms<'a>(asked: &Asked<'a>) -> Vec<(u64, &'a Recompute, Vec<Part>)> {
+/// What blocks take on a mesh, by each plan that was made of them there: stages are as one has them, or between two.
+pub(super) type Alike = Vec<Part>;
+
+/// Numbers of micro-batches and what is computed again, with what blocks take so on each mesh; where blocks keep what they
+/// may, whatever was computed again.
+fn forms<'a>(asked: &Asked<'a>) -> Vec<(u64, &'a Recompute, Vec<Alike>)> {
     let parts = asked.parts.lock().unwrap_or_else(PoisonError::into_inner);
-    let collected = |all: &[&BTreeMap<usize, Vec<Part>>]| {
-        let mut forms: BTreeMap<(u64, String), (&'a Recompute, Vec<Part>)> = BTreeMap::new();
-        for (&number, parts) in all.iter().flat_map(|it| it.iter()) {
-            let Setup { micro_batches, recompute, .. } = &asked.setups[number];
-            let form = forms.entry((*micro_batches, recompute.to_string()));
-            form.or_insert((recompute, Vec::new())).1.extend(parts.iter().cloned());
-        }
-        let sorted = |((count, _), (recompute, parts)): ((u64, String), (&'a Recompute, Vec<Part>))| {
-            (count, recompute, sorted(parts, count))
-        };
-        forms.into_iter().map(sorted).collect()
-    };
-    let mut forms: Vec<_> = collected(&[&parts]);
-    if !asked.tight.is_empty() {
-        forms.extend(collected(&[&parts, &asked.tight]));
+    let mut forms: BTreeMap<(u64, String), (&'a Recompute, Vec<Part>)> = BTreeMap::new();
+    for (&number, parts) in parts.iter().chain(&asked.tight) {
+        let Setup { micro_batches, recompute, .. } = &asked.setups[number];
+        let recompute = if asked.question.again_alike() { recompute } else { &Recompute::Nothing };
+        let form = forms.entry((*micro_batches, recompute.to_string())).or_insert((recompute, Vec::new()));
+        form.1.extend(parts.iter().cloned());
     }
-    forms
+    let sorted = |((count, _), (recompute, parts)): ((u64, String), (&'a Recompute, Vec<Part>))| {
+        (count, recompute, sorted(parts, count))
+    };
+    forms.into_iter().map(sorted).collect()
 }
 
-/// The parts, those first of which more is hoped with so many micro-batches.
-pub(super) fn sorted(mut parts: Vec<Part>, micro_batches: u64) -> Vec<Part> {
+/// The parts of each mesh, those first of which more is hoped with so many micro-batches.
+pub(super) fn sorted(mut parts: Vec<Part>, micro_batches: u64) -> Vec<Alike> {
     parts.sort_by(|a, b| even(a, micro_batches).total_cmp(&even(b, micro_batches)));
-    parts
+    let mut meshes: Vec<Alike> = Vec::new();
+    for part in parts {
+        let is_of = |it: &&mut Alike| (it[0].kind, &it[0].mesh) == (part.kind, &part.mesh);
+        match meshes.iter_mut().find(is_of) {
+            Some(alike) => alike.push(part),
+            None => meshes.push(vec![part]),
+        }
+    }
+    meshes
 }
 
 /// What all blocks take together of so many micro-batches, in the time of one device (seconds).
@@ -101,7 +105,7 @@ pub(super) fn tightened(asked: &Asked<'_>) -> Result<BTreeMap<usize, Vec<Part>>,
 pub(super) fn ways(
     question: &Question<'_>,
     (micro_batches, recompute): (u64, &Recompute),
-    parts: &[Part],
+    meshes: &[Alike],
     (below, alike): (f64, bool),
 ) -> Vec<Way> {
     let Question { cluster, pins, .. } = question;
@@ -111,15 +115,7 @@ pub(super) fn ways(
         capacity: question.memory.unwrap_or(machine.usable_memory().0),
     };
     let kinds: Vec<Nodes> = cluster.kinds().iter().map(of).collect();
-    let choice = |it: &Part| {
-        let mut blocks = it.blocks.clone();
-        // What cannot be on a mesh does not fit there.
-        let refused = it.refused.iter().flat_map(|it| &it.blocks);
-        let refused = blocks.iter_mut().zip(refused).filter(|it| *it.1);
-        refused.for_each(|(block, _)| block.resident = u64::MAX);
-        Choice { devices: it.mesh.devices(), kind: it.kind, blocks }
-    };
-    let choices: Vec<Choice> = parts.iter().map(choice).collect();
+    let choices: Vec<Choice> = meshes.iter().map(|it| choice(it)).collect();
     let mut found = Vec::new();
     for schedules in SCHEDULES {
         let suits = |kind: &Kind| suits(pins, *kind, recompute, 1);
@@ -135,10 +131,10 @@ pub(super) fn ways(
             kinds: &kinds,
             node: cluster.devices_per_node(),
             micro_batches: exact(micro_batches),
-            message: parts.iter().map(|it| it.message).fold(0.0, f64::max),
+            message: meshes.iter().flatten().map(|it| it.message).fold(0.0, f64::max),
             live: &live,
             splits: lightest.splits_backward(),
-            allowed: &|after, number, start| pins.allow_stage(after, &parts[number].mesh, start),
+            allowed: &|after, number, start| pins.allow_stage(after, &meshes[number][0].mesh, start),
             below,
             most: FOLLOWED,
         };
@@ -148,9 +144,9 @@ pub(super) fn ways(
             continue;
         }
         for kind in allowed {
-            let Some(seconds) = seconds(&composed.stages, parts, (kind, count), &kinds) else { continue };
+            let Some(seconds) = seconds(&composed.stages, meshes, (kind, count), &kinds) else { continue };
             if seconds < below {
-                let meshes = composed.stages.iter().map(|&(_, it)| parts[it].mesh.clone()).collect();
+                let meshes = composed.stages.iter().map(|&(_, it)| meshes[it][0].mesh.clone()).collect();
                 let first = composed.stages.iter().map(|&(first, _)| first).collect();
                 let recompute = recompute.clone();
                 let chosen = Chosen { meshes, micro_batches, recompute, rules: None };
@@ -161,26 +157,38 @@ pub(super) fn ways(
     found
 }
 
+/// What blocks are on a mesh.
+fn choice(parts: &[Part]) -> Choice {
+    let blocks = |it: &Part| {
+        let mut blocks = it.blocks.clone();
+        // What cannot be on a mesh does not fit there.
+        let refused = it.refused.iter().flat_map(|it| &it.blocks);
+        let refused = blocks.iter_mut().zip(refused).filter(|it| *it.1);
+        refused.for_each(|(block, _)| block.resident = u64::MAX);
+        blocks
+    };
+    let Part { mesh, kind, .. } = &parts[0];
+    Choice { devices: mesh.devices(), kind: *kind, plans: parts.iter().map(blocks).collect() }
+}
+
 /// What stages take by a schedule of so many micro-batches (seconds); nothing if they do not fit.
 fn seconds(
     stages: &[(usize, usize)],
-    parts: &[Part],
+    meshes: &[Alike],
     (kind, micro_batches): (Kind, usize),
     kinds: &[Nodes],
 ) -> Option<f64> {
     let groups = stages.len();
     let verified = verify(kind.schedule(groups, 1, micro_batches).ok()?, groups, micro_batches).ok()?;
+    let steps = (exact(u64::try_from(micro_batches).ok()?), verified.schedule().splits_backward);
     let mut runs = Vec::new();
     for ((number, &(first, it)), live) in stages.iter().enumerate().zip(under_way(&verified)) {
-        let Part { blocks, kind, .. } = &parts[it];
-        let blocks = &blocks[first..stages.get(number + 1).map_or(blocks.len(), |next| next.0)];
-        let run = Run::of(blocks, live, kinds[*kind].capacity);
-        if !run.fits() {
-            return None;
-        }
-        runs.push(run);
+        let own = |it: &'_ Part| first..stages.get(number + 1).map_or(it.blocks.len(), |next| next.0);
+        let plans: Vec<_> = meshes[it].iter().map(|it| &it.blocks[own(it)]).collect();
+        let Nodes { capacity, .. } = kinds[meshes[it][0].kind];
+        runs.push(Run::among(&plans, live, steps, (capacity, capacity - capacity / SPARE))?);
     }
-    let message = stages.iter().map(|&(_, it)| parts[it].message).fold(0.0, f64::max);
+    let message = stages.iter().flat_map(|&(_, it)| &meshes[it]).map(|it| it.message).fold(0.0, f64::max);
     played(&verified, &runs, message)
 }
 

@@ -5,8 +5,9 @@ use std::sync::Mutex;
 use arbtest::arbtest;
 use schedule::StageTimes;
 
-use super::{BlockCost, Kept, Outcome, Setups, cut};
+use super::{BlockCost, Kept, Outcome, Setups, cut, mixed};
 use crate::live::Live;
+use crate::problem::real;
 
 /// Some part of what is taken.
 pub(super) fn beside(
@@ -153,9 +154,10 @@ fn cuts_are_those_of_trying_all() {
         let count: usize = u.int_in_range(1..=7)?;
         let stages: usize = u.int_in_range(1..=count)?;
         let groups = *u.choose(&(1..=stages).filter(|it| stages.is_multiple_of(*it)).collect::<Vec<_>>())?;
-        let mut blocks = Vec::new();
+        let mut all = Vec::new();
         let hides = f64::from(u.int_in_range(0_u8..=2)?) / 2.0;
-        for _ in 0..count {
+        let many: usize = u.int_in_range(1..=3)?;
+        for _ in 0..count * many {
             let [forward, backward, weight] =
                 [u.int_in_range(0_u8..=9)?, u.int_in_range(0..=9)?, u.int_in_range(0..=9)?].map(f64::from);
             let times = StageTimes { forward, backward, weight };
@@ -168,8 +170,9 @@ fn cuts_are_those_of_trying_all() {
             let waited = (times.backward - beside.backward) * f64::from(u.int_in_range(0_u8..=2)?) / 2.0;
             let waits = plan::Waits { waited, ..plan::Waits::NOTHING };
             let most = backward + gradients + u.int_in_range(0..=5)?;
-            blocks.push(BlockCost { times, beside, waits, hides, update, resident, kept, most });
+            all.push(BlockCost { times, beside, waits, hides, update, resident, kept, most });
         }
+        let plans: Vec<&[BlockCost]> = all.chunks(count).collect();
         let mut live = Vec::new();
         for _ in 0..stages {
             let [backward, gradients, apart] =
@@ -183,18 +186,58 @@ fn cuts_are_those_of_trying_all() {
             let mut most = 0.0_f64;
             for (stage, &start) in first.iter().enumerate() {
                 let end = first.get(stage + 1).copied().unwrap_or(count);
-                let own = &blocks[start..end];
-                let held = held(own, live[stage]);
-                if held > capacity / chunks {
-                    return None;
-                }
-                most = most.max(own.iter().fold(BlockCost::NOTHING, BlockCost::and).step(3.0, splits));
+                let of_plan = |blocks: &&[BlockCost]| {
+                    let own = &blocks[start..end];
+                    let run = own.iter().fold(BlockCost::NOTHING, BlockCost::and);
+                    (held(own, live[stage]), run.step(3.0, splits))
+                };
+                let plans: Vec<(u64, f64)> = plans.iter().map(of_plan).collect();
+                most = most.max(mixed(&plans, (capacity / chunks, capacity / chunks))?.0);
             }
             Some(most)
         };
         let expected = cuts(count, stages).iter().filter_map(|it| work(it)).reduce(f64::min);
-        let found = cut(&blocks, &live, groups, (3.0, splits), capacity);
+        let found = cut(&plans, &live, groups, (3.0, splits), capacity);
         assert_eq!(found.as_deref().and_then(work), expected);
+        Ok(())
+    });
+}
+
+#[test]
+fn what_lies_between_plans_takes_least_where_it_just_fits() {
+    arbtest(|u| {
+        let mut plans: Vec<(u64, f64)> = Vec::new();
+        for _ in 0..u.int_in_range(1..=4)? {
+            plans.push((u.int_in_range(0..=40)?, f64::from(u.int_in_range(0_u8..=40)?)));
+        }
+        let capacity = u.int_in_range(0..=40)?;
+        let wanted = u.int_in_range(0..=capacity)?;
+        // Parts of two plans in steps that meet every number of bytes.
+        let mut least = f64::INFINITY;
+        for &(one, fast) in &plans {
+            for &(two, slow) in &plans {
+                let steps = one.abs_diff(two).max(1);
+                for step in 0..=steps {
+                    let held = if one > two { one - step } else { one + step.min(two - one) };
+                    // What one plan alone is may be all there is.
+                    if held <= wanted.max(one.min(two)) && held <= capacity || held == one && one <= capacity
+                    {
+                        least = least.min(fast + (slow - fast) * real(step) / real(steps));
+                    }
+                }
+            }
+        }
+        match mixed(&plans, (capacity, wanted)) {
+            Some((seconds, mix)) => {
+                assert!(
+                    (seconds - least).abs() < 1e-9,
+                    "{seconds}, expected {least}: {plans:?} in {capacity}"
+                );
+                let [one, two] = mix.plans.map(|it| plans[it].1);
+                assert_eq!(seconds.to_bits(), (one + mix.part * (two - one)).to_bits());
+            }
+            None => assert!(least.is_infinite(), "{plans:?} in {capacity}"),
+        }
         Ok(())
     });
 }

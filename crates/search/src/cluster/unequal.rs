@@ -20,8 +20,12 @@ use std::collections::BTreeMap;
 
 use cost_models::units::exact;
 
-use super::BlockCost;
+use super::{BlockCost, mixed_runs};
 use crate::live::Live;
+
+/// A stage that is between two plans leaves so small a part of its memory free: few stages on few devices say less well
+/// what they hold than many alike, and what does not fit is planned in vain.
+pub const SPARE: u64 = 16;
 
 /// What a stage may be on, and what the blocks are there.
 #[derive(Clone, Debug, PartialEq)]
@@ -30,8 +34,15 @@ pub struct Choice {
     pub devices: u64,
     /// The kind of nodes that they are of.
     pub kind: usize,
-    /// What every block of the model takes and holds.
-    pub blocks: Vec<BlockCost>,
+    /// What every block of the model takes and holds, by each of some plans.
+    pub plans: Vec<Vec<BlockCost>>,
+}
+
+impl Choice {
+    /// How many blocks there are.
+    fn blocks(&self) -> usize {
+        self.plans.iter().map(Vec::len).min().unwrap_or(0)
+    }
 }
 
 /// Nodes of one kind; the ranks of kinds follow each other.
@@ -120,8 +131,8 @@ impl Before {
         let (mut area, mut waits) = (vec![0.0; blocks + 1], vec![0.0; blocks + 1]);
         for block in 0..blocks {
             let (mut least, mut wait) = (f64::INFINITY, f64::INFINITY);
-            for choice in choices {
-                let (slowest, waited) = terms(&choice.blocks[block].at_least(), room);
+            for (choice, blocks) in choices.iter().flat_map(|it| it.plans.iter().map(move |of| (it, of))) {
+                let (slowest, waited) = terms(&blocks[block].at_least(), room);
                 least = least.min(slowest * exact(choice.devices));
                 wait = wait.min(waited);
             }
@@ -155,7 +166,7 @@ pub fn compose(choices: &[Choice], room: &Room<'_>) -> Option<Composed> {
 
 /// The stages that take least, if there are not too many to follow.
 fn followed(choices: &[Choice], room: &Room<'_>) -> Outcome {
-    let blocks = choices.iter().map(|it| it.blocks.len()).min().unwrap_or(0);
+    let blocks = choices.iter().map(Choice::blocks).min().unwrap_or(0);
     let devices: u64 = room.kinds.iter().map(|it| it.devices).sum();
     if blocks == 0 {
         return Outcome::Nothing;
@@ -175,11 +186,16 @@ fn followed(choices: &[Choice], room: &Room<'_>) -> Outcome {
             for (number, choice) in choices.iter().enumerate() {
                 let Some(capacity) = lies(room, devices, used, choice) else { continue };
                 let left = devices - used - choice.devices;
-                let mut run = BlockCost::NOTHING;
+                let mut runs = vec![BlockCost::NOTHING; choice.plans.len()];
                 for start in (0..end).rev() {
-                    run = choice.blocks[start].and(&run);
-                    let (slowest, waits) = terms(&run, room);
-                    if run.held(live) > capacity || slowest + waits >= below {
+                    for (run, blocks) in runs.iter_mut().zip(&choice.plans) {
+                        *run = blocks[start].and(run);
+                    }
+                    let steps = (room.micro_batches, room.splits);
+                    let room_of_stage = (capacity, capacity - capacity / SPARE);
+                    let Some((_, mix)) = mixed_runs(&runs, live, steps, room_of_stage) else { break };
+                    let (slowest, waits) = terms(&mix.of(&runs), room);
+                    if slowest + waits >= below {
                         break;
                     }
                     if (start == 0) != (left == 0) || !(room.allowed)(count, number, start) {

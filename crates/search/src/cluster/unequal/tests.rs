@@ -5,9 +5,9 @@ use std::collections::BTreeSet;
 use arbtest::arbtest;
 use schedule::StageTimes;
 
-use super::{Choice, Composed, Nodes, Outcome, Room, compose, few, followed};
+use super::{Choice, Composed, Nodes, Outcome, Room, SPARE, compose, few, followed};
 use crate::cluster::tests::{beside, held};
-use crate::cluster::{BlockCost, Kept};
+use crate::cluster::{BlockCost, Kept, mixed};
 use crate::live::Live;
 
 /// A small world.
@@ -35,8 +35,9 @@ impl World {
         for _ in 0..u.int_in_range(1..=5)? {
             let (devices, kind) = (*u.choose(&[1, 2, 4])?, u.choose_index(kinds.len())?);
             let mut of = Vec::new();
+            let plans: usize = u.int_in_range(1..=2)?;
             let hides = f64::from(u.int_in_range(0_u8..=2)?) / 2.0;
-            for _ in 0..blocks {
+            for _ in 0..blocks * plans {
                 let mut number = || Ok(f64::from(u.int_in_range(0_u8..=9)?));
                 let times = StageTimes { forward: number()?, backward: number()?, weight: number()? };
                 let update = number()?;
@@ -59,7 +60,7 @@ impl World {
                     most: kept.backward + kept.gradients + u.int_in_range(0..=5)?,
                 });
             }
-            choices.push(Choice { devices, kind, blocks: of });
+            choices.push(Choice { devices, kind, plans: of.chunks(blocks).map(<[_]>::to_vec).collect() });
         }
         Ok(Self {
             choices,
@@ -82,7 +83,7 @@ impl World {
     }
 
     fn blocks(&self) -> usize {
-        self.choices[0].blocks.len()
+        self.choices[0].plans[0].len()
     }
 
     /// Every way to lay blocks from one on to devices from one on.
@@ -118,14 +119,19 @@ impl World {
         let (mut slowest, mut waits) = (f64::NEG_INFINITY, 0.0);
         for (number, &(first, choice)) in stages.iter().enumerate() {
             let end = stages.get(number + 1).map_or(self.blocks(), |next| next.0);
-            let Choice { blocks, kind, .. } = &self.choices[choice];
-            let run = blocks[first..end].iter().fold(BlockCost::NOTHING, BlockCost::and);
+            let Choice { plans, kind, .. } = &self.choices[choice];
+            let run =
+                |blocks: &Vec<BlockCost>| blocks[first..end].iter().fold(BlockCost::NOTHING, BlockCost::and);
+            let runs: Vec<BlockCost> = plans.iter().map(run).collect();
+            let live = self.live(stages.len() - number);
+            let taken = plans.iter().zip(&runs).map(|(blocks, run)| {
+                (held(&blocks[first..end], live), run.step(self.micro_batches, self.splits))
+            });
+            let capacity = self.kinds[*kind].capacity;
+            let (_, mix) = mixed(&taken.collect::<Vec<_>>(), (capacity, capacity - capacity / SPARE))?;
+            let run = mix.of(&runs);
             let (busy, waited) =
                 (run.step(self.micro_batches, self.splits), self.waits(run.taken(self.splits)));
-            let held = held(&blocks[first..end], self.live(stages.len() - number));
-            if held > self.kinds[*kind].capacity {
-                return None;
-            }
             slowest = f64::max(slowest, busy - waited);
             waits += waited;
         }
