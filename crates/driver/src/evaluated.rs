@@ -263,20 +263,32 @@ impl Evaluated<'_> {
     }
 
     /// Inputs with padding in which the tokens of the step are none: what a query that sees no key makes of all others,
-    /// which nobody reads, it makes of those of its window.
+    /// which nobody reads, it makes of those of its window. In the last sequence half of the smallest window is hidden.
     fn seeing(&self, made: &Arrays, mut padded: Arrays) -> Arrays {
         let Some(turned) = self.turned.filter(|it| it.cache.has_windows()) else { return padded };
+        let window = turned.cache.entries().filter_map(|it| it.window).min().unwrap_or(0);
         let mask = turned.cache.mask.as_ref().and_then(|it| Some((padded.get_mut(it)?, made.get(it)?)));
         if let Some((mask, shown)) = mask
             && let [rows, columns] = mask.shape()[..]
         {
             let size = mask.dtype().bytes();
-            let tokens = turned.width.min(columns) * size;
-            let place = |bytes: u64| usize::try_from(bytes).unwrap_or(usize::MAX);
-            for row in 1..=rows {
-                let of_tokens = place(row * columns * size - tokens)..place(row * columns * size);
-                if let Some(to) = mask.bytes_mut().get_mut(of_tokens.clone())
-                    && let Some(from) = shown.bytes().get(of_tokens)
+            let range = |row: u64, from: u64, to: u64| {
+                let place = |behind: u64| {
+                    let column = row * columns + columns - behind.min(columns);
+                    usize::try_from(column * size).unwrap_or(usize::MAX)
+                };
+                place(from)..place(to)
+            };
+            let half = window.div_ceil(2).max(turned.width);
+            if window > half
+                && let Some(hidden) = mask.bytes_mut().get_mut(range(rows.saturating_sub(1), window, half))
+            {
+                hidden.fill(0);
+            }
+            for row in 0..rows {
+                let tokens = range(row, turned.width, 0);
+                if let Some(to) = mask.bytes_mut().get_mut(tokens.clone())
+                    && let Some(from) = shown.bytes().get(tokens)
                 {
                     to.copy_from_slice(from);
                 }
@@ -290,8 +302,12 @@ impl Evaluated<'_> {
     fn turn<'b>(&'b self, sets: &mut [Set<'b>]) -> Result<(), Failure> {
         let Some(turned) = self.turned else { return Ok(()) };
         let cache = turned.cache;
-        // The last set, of which places are hidden, has an order that is not the model's.
-        let mut slot = cache.capacity / 2;
+        // The last set, of which places are hidden, has an order that is not the model's. Where parts have differing
+        // numbers of places, slots are counted beyond the largest.
+        let period = cache.period();
+        let is_turned = |slot: &u64| cache.entries().all(|it| slot % cache.places(it).max(1) != 0);
+        let beyond = (cache.capacity + 1..period).find(is_turned);
+        let mut slot = beyond.unwrap_or(cache.capacity / 2);
         for set in sets.iter_mut().rev() {
             if let Some(name) = cache.slot.as_ref().filter(|_| cache.is_written(turned.width)) {
                 let number = Array::of(vec![1], &[i64::try_from(slot).unwrap_or(0)]);
@@ -299,7 +315,7 @@ impl Evaluated<'_> {
                 set.inputs.insert(name.clone(), number);
             }
             set.turned = Some(Turned { slot, ..turned });
-            slot = cache.capacity - 1;
+            slot = period - 1;
         }
         Ok(())
     }
