@@ -305,7 +305,7 @@ impl Evaluated<'_> {
         // The last set, of which places are hidden, has an order that is not the model's. Where parts have differing
         // numbers of places, slots are counted beyond the largest.
         let period = cache.period();
-        let is_turned = |slot: &u64| cache.entries().all(|it| slot % cache.places(it).max(1) != 0);
+        let is_turned = |slot: &u64| cache.entries().all(|it| !slot.is_multiple_of(cache.places(it).max(1)));
         let beyond = (cache.capacity + 1..period).find(is_turned);
         let mut slot = beyond.unwrap_or(cache.capacity / 2);
         for set in sets.iter_mut().rev() {
