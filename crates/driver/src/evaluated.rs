@@ -45,7 +45,7 @@ pub struct Evaluated<'a> {
     /// How the plan's step holds its cache, where that is not as the model does: the model's step is evaluated on all
     /// places in its own order.
     pub turned: Option<Turned<'a>>,
-    /// A file of inputs, instead of made ones.
+    /// A file of inputs, instead of made ones; not of steps of generation.
     pub inputs: Option<&'a Path>,
 }
 
@@ -215,11 +215,13 @@ impl Evaluated<'_> {
         };
         if let Some(given) = given {
             let ignored: Vec<&str> = self.file.model.inputs().iter().map(|it| it.name.as_str()).collect();
-            let inputs = given.fitting(&self.inputs_of(imported), self.controls, &ignored)?;
-            let slot = self.turned.and_then(|it| inputs.get(it.cache.slot.as_ref()?)?.to_integers().ok());
-            let slot = slot.and_then(|it| it.first().and_then(|it| u64::try_from(*it).ok())).unwrap_or(0);
-            let turned = self.turned.map(|it| Turned { slot, ..it });
-            return Ok(vec![Set { what: "the inputs that are given", inputs, turned, lenient: false }]);
+            let fitting = |graph: &Graph| given.fitting(graph, self.controls, &ignored);
+            return Ok(vec![Set {
+                what: "the inputs that are given",
+                inputs: union(&fitting)?,
+                turned: None,
+                lenient: false,
+            }]);
         }
         let made = union(&|graph| Ok(inputs::made(graph, 0)))?;
         let padded = inputs::padded(imported, &made).map(|it| self.seeing(&made, it));
@@ -234,19 +236,6 @@ impl Evaluated<'_> {
         }));
         self.turn(&mut sets)?;
         Ok(sets)
-    }
-
-    /// The inputs of the plan, and those of the model that it has not.
-    fn inputs_of(&self, imported: &Graph) -> Graph {
-        let mut all = Graph::default();
-        for graph in [self.graph, imported] {
-            for value in graph.values.iter().filter(|it| matches!(it.source, Source::Input(_))) {
-                if all.values.iter().all(|it| it.source != value.source) {
-                    all.push_value(value.type_.clone(), value.source.clone());
-                }
-            }
-        }
-        all
     }
 
     /// Outputs of the model's step with as many places as the plan's leaves.

@@ -51,6 +51,7 @@ impl Asked<'_> {
         Ok(made)
     }
 
+    /// With all memory.
     fn loosely(&self, setup: &Setup) -> Result<Option<KeepingAll>, Failure> {
         let step = self.known.step(self.question, setup)?;
         let after: After<'_, Part> = (&Mutex::default(), &|_| false);
@@ -60,17 +61,17 @@ impl Asked<'_> {
             .map(|(plan, loose)| KeepingAll { parts: vec![loose], bound: plan.proof.bound(plan.seconds()) }))
     }
 
+    /// The same, and with what there is of memory, where that makes it slower.
     fn tightly(&self, setup: &Setup, number: usize) -> Result<Option<KeepingAll>, Failure> {
         let Some(loose) = self.keeping_all(number, false)? else { return Ok(None) };
-        let among = Among { room: self.question.capacity(), all: &[], own: loose.parts.clone() };
-        let mut parts = loose.parts.clone();
+        let mut among = Among { room: self.question.capacity(), all: &[], own: loose.parts.clone() };
         if !among.ways(setup, &schedules(self.question, setup)).1 {
             let step = self.known.step(self.question, setup)?;
             let [live, _] = setup.under_way();
             let after: After<'_, Part> = (&Mutex::default(), &|_| false);
             let made = self.tighter((setup, &step), &among, live, after)?;
-            parts.extend(made.ok().map(|(_, tight)| tight));
+            among.own.extend(made.ok().map(|(_, tight)| tight));
         }
-        Ok(Some(KeepingAll { parts, bound: loose.bound }))
+        Ok(Some(KeepingAll { parts: among.own, bound: loose.bound }))
     }
 }

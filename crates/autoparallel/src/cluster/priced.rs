@@ -176,10 +176,8 @@ impl Among<'_> {
         let parts: Vec<&Part> = self.all.iter().chain(&self.own).collect();
         let plans: Vec<&[BlockCost]> = parts.iter().map(|it| &it.blocks[..]).collect();
         let message = parts.iter().map(|it| it.message).fold(0.0, f64::max);
-        let (mut ways, mut free) = (Vec::new(), f64::INFINITY);
+        let mut ways = Vec::new();
         for &(kind, chunks) in schedules {
-            let own = |it: &Part| by(&[&it.blocks], setup, (kind, chunks), it.message, u64::MAX);
-            free = self.own.iter().filter_map(own).map(|it| it.0).fold(free, f64::min);
             let found = match setup.groups {
                 1 => self.in_one_group(&parts).map(|seconds| (seconds, vec![0])),
                 _ => by(&plans, setup, (kind, chunks), message, self.room),
@@ -187,7 +185,12 @@ impl Among<'_> {
             ways.extend(found.map(|(seconds, first)| (seconds, Priced { kind, chunks, first })));
         }
         let least = ways.iter().map(|it| it.0).fold(f64::INFINITY, f64::min);
-        let is_free = least.is_finite() && (setup.groups == 1 || least <= FREE * free);
+        let own = |it: &Part| {
+            let freely = |&way| by(&[&it.blocks], setup, way, it.message, u64::MAX);
+            schedules.iter().filter_map(freely).map(|it| it.0).fold(f64::INFINITY, f64::min)
+        };
+        let free = || self.own.iter().map(own).fold(f64::INFINITY, f64::min);
+        let is_free = least.is_finite() && (setup.groups == 1 || least <= FREE * free());
         (ways, is_free)
     }
 

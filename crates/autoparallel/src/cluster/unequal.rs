@@ -12,7 +12,7 @@ use files::Failure;
 use plan::Recompute;
 use rayon::prelude::*;
 use schedule::{Kind, verify};
-use search::cluster::unequal::{Choice, Nodes, Room, SPARE, compose};
+use search::cluster::unequal::{Choice, Nodes, Room, compose};
 use search::{Live, Trail};
 
 use super::finish::Way;
@@ -185,8 +185,7 @@ fn seconds(
     for ((number, &(first, it)), live) in stages.iter().enumerate().zip(under_way(&verified)) {
         let own = |it: &'_ Part| first..stages.get(number + 1).map_or(it.blocks.len(), |next| next.0);
         let plans: Vec<_> = meshes[it].iter().map(|it| &it.blocks[own(it)]).collect();
-        let Nodes { capacity, .. } = kinds[meshes[it][0].kind];
-        runs.push(Run::among(&plans, live, steps, (capacity, capacity - capacity / SPARE))?);
+        runs.push(Run::among(&plans, live, steps, kinds[meshes[it][0].kind].room())?);
     }
     let message = stages.iter().flat_map(|&(_, it)| &meshes[it]).map(|it| it.message).fold(0.0, f64::max);
     played(&verified, &runs, message)

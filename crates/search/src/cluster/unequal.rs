@@ -25,7 +25,7 @@ use crate::live::Live;
 
 /// A stage that is between two plans leaves so small a part of its memory free: few stages on few devices say less well
 /// what they hold than many alike, and what does not fit is planned in vain.
-pub const SPARE: u64 = 16;
+const SPARE: u64 = 16;
 
 /// What a stage may be on, and what the blocks are there.
 #[derive(Clone, Debug, PartialEq)]
@@ -52,6 +52,13 @@ pub struct Nodes {
     pub devices: u64,
     /// What a device may hold (bytes).
     pub capacity: u64,
+}
+
+impl Nodes {
+    /// What a device may hold of a stage, and what is wanted where it is between two plans (bytes).
+    pub fn room(&self) -> (u64, u64) {
+        (self.capacity, self.capacity - self.capacity / SPARE)
+    }
 }
 
 /// What stages are composed for.
@@ -184,7 +191,7 @@ fn followed(choices: &[Choice], room: &Room<'_>) -> Outcome {
             let from: Vec<Option<usize>> =
                 if count == 1 { vec![None] } else { known.iter().map(|&it| Some(it)).collect() };
             for (number, choice) in choices.iter().enumerate() {
-                let Some(capacity) = lies(room, devices, used, choice) else { continue };
+                let Some(kind) = lies(room, devices, used, choice) else { continue };
                 let left = devices - used - choice.devices;
                 let mut runs = vec![BlockCost::NOTHING; choice.plans.len()];
                 for start in (0..end).rev() {
@@ -192,8 +199,7 @@ fn followed(choices: &[Choice], room: &Room<'_>) -> Outcome {
                         *run = blocks[start].and(run);
                     }
                     let steps = (room.micro_batches, room.splits);
-                    let room_of_stage = (capacity, capacity - capacity / SPARE);
-                    let Some((_, mix)) = mixed_runs(&runs, live, steps, room_of_stage) else { break };
+                    let Some((_, mix)) = mixed_runs(&runs, live, steps, kind.room()) else { break };
                     let (slowest, waits) = terms(&mix.of(&runs), room);
                     if slowest + waits >= below {
                         break;
@@ -258,15 +264,15 @@ fn keep(known: &mut Vec<usize>, labels: &mut Vec<Label>, label: Label) {
     labels.push(label);
 }
 
-/// What a device may hold of a stage before those that use so many devices; nothing if it cannot lie there.
-fn lies(room: &Room<'_>, devices: u64, used: u64, choice: &Choice) -> Option<u64> {
+/// The nodes that a stage lies on before those that use so many devices; nothing if it cannot lie there.
+fn lies<'a>(room: &Room<'a>, devices: u64, used: u64, choice: &Choice) -> Option<&'a Nodes> {
     let first = devices.checked_sub(used)?.checked_sub(choice.devices)?;
     let last = devices - used - 1;
     let start: u64 = room.kinds.iter().take(choice.kind).map(|it| it.devices).sum();
     let kind = room.kinds.get(choice.kind)?;
     let inside = first >= start && last < start + kind.devices;
     let whole = first.is_multiple_of(room.node) || first / room.node == last / room.node;
-    (choice.devices > 0 && inside && whole).then_some(kind.capacity)
+    (choice.devices > 0 && inside && whole).then_some(kind)
 }
 
 /// A number of stages.

@@ -2,11 +2,11 @@
 
 use files::inputs;
 use kernels::Array;
-use plan::{Form, Growth, Kept};
 use planner_ir::parse_graph;
 use run::Sources;
 
 use super::*;
+use crate::generation::numbered;
 use crate::generation::turned::Turned;
 
 mod windows; // parts of which attention sees a window
@@ -16,23 +16,7 @@ const PLACES: u64 = 6;
 
 /// What is said of a step with keys, and perhaps values.
 fn cache(parts: &[&str]) -> Cache {
-    let kept = |it: &&str| Kept {
-        past: format!("past_{it}"),
-        present: (*it).to_owned(),
-        form: Form::Entries,
-        window: None,
-    };
-    Cache {
-        tokens: "q".to_owned(),
-        mask: None,
-        positions: None,
-        logits: "y".to_owned(),
-        kept: parts.iter().map(kept).collect(),
-        dim: 2,
-        growth: Growth::Behind,
-        capacity: PLACES,
-        slot: Some(SLOT.to_owned()),
-    }
+    Cache { slot: Some(SLOT.to_owned()), ..numbered::cache(parts, PLACES) }
 }
 
 /// A step of one query `%0`, whose keys are `%6` and values `%7`, a number `%5` for each place, and what is made of

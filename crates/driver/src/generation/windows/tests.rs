@@ -1,32 +1,15 @@
 //! Windows of parts of small steps.
 
-use plan::{Form, Growth};
 use planner_ir::{Graph, parse_graph};
 
 use super::*;
-use crate::generation::numbered::numbered;
+use crate::generation::numbered::{self, numbered};
 
 /// How many places there are; of them two are of new tokens.
 const PLACES: u64 = 6;
 
 fn cache(parts: &[&str]) -> Cache {
-    let kept = |it: &&str| Kept {
-        past: format!("past_{it}"),
-        present: (*it).to_owned(),
-        form: Form::Entries,
-        window: None,
-    };
-    Cache {
-        tokens: "q".to_owned(),
-        mask: None,
-        positions: None,
-        logits: "y".to_owned(),
-        kept: parts.iter().map(kept).collect(),
-        dim: 2,
-        growth: Growth::Behind,
-        capacity: PLACES,
-        slot: None,
-    }
+    numbered::cache(parts, PLACES)
 }
 
 /// The windows of keys and values of a step of two queries `%0`, whose keys are `%5` and values `%6`.

@@ -5,7 +5,7 @@ use std::collections::BTreeSet;
 use arbtest::arbtest;
 use schedule::StageTimes;
 
-use super::{Choice, Composed, Nodes, Outcome, Room, SPARE, compose, few, followed};
+use super::{Choice, Composed, Nodes, Outcome, Room, compose, few, followed};
 use crate::cluster::tests::{beside, held};
 use crate::cluster::{BlockCost, Kept, mixed};
 use crate::live::Live;
@@ -127,8 +127,7 @@ impl World {
             let taken = plans.iter().zip(&runs).map(|(blocks, run)| {
                 (held(&blocks[first..end], live), run.step(self.micro_batches, self.splits))
             });
-            let capacity = self.kinds[*kind].capacity;
-            let (_, mix) = mixed(&taken.collect::<Vec<_>>(), (capacity, capacity - capacity / SPARE))?;
+            let (_, mix) = mixed(&taken.collect::<Vec<_>>(), self.kinds[*kind].room())?;
             let run = mix.of(&runs);
             let (busy, waited) =
                 (run.step(self.micro_batches, self.splits), self.waits(run.taken(self.splits)));
