@@ -334,11 +334,9 @@ impl Topology {
             return Inside { link: ring, ring, pair, both, exchange };
         }
         let link = lowest(members.iter().map(|&device| self.to_all(device, members)));
-        let every = members.iter().flat_map(|&from| {
-            let others = members.iter().filter(move |&&to| to != from);
-            others.map(move |&to| self.joined(from, to))
-        });
-        let all_joined = every.into_iter().all(|joined| joined.is_some());
+        let at_switch = members.iter().all(|&it| self.port(it).is_some());
+        let mut pairs = members.iter().flat_map(|&from| members.iter().map(move |&to| (from, to)));
+        let all_joined = at_switch || pairs.all(|(from, to)| from == to || self.joined(from, to).is_some());
         let shares = self.within(members[0]).shares;
         let exchange = if all_joined { shares.exchange * link } else { self.exchange_through_host(members) };
         Inside { link, ring: shares.ring * link, pair, both, exchange }
@@ -363,9 +361,9 @@ impl Topology {
     /// Rate at which a device can send to `members` together: its port on the switch, or the sum
     /// of its links to them.
     fn to_all(&self, device: NodeIndex, members: &[NodeIndex]) -> BytesPerSecond {
-        let links = members.iter().filter_map(|&other| self.joined(device, other));
-        let links = links.reduce(|sum, rate| sum + rate);
-        self.port(device).or(links).unwrap_or_else(|| self.to_host(device))
+        let links = || members.iter().filter_map(|&other| self.joined(device, other));
+        let all = self.port(device).or_else(|| links().reduce(|sum, rate| sum + rate));
+        all.unwrap_or_else(|| self.to_host(device))
     }
 
     /// Rate of a ring through the host: it leaves every socket once.

@@ -4,6 +4,9 @@
 //! data, then pipeline. A group is described by its size and the distance between its ranks; all
 //! groups of the same form communicate at the same time.
 
+use std::collections::BTreeMap;
+use std::sync::{Arc, Mutex, PoisonError};
+
 use cost_models::known::{Count, Known};
 use cost_models::machine::{Machine, SizeError, Wiring};
 use cost_models::topology::{Group, GroupError, Topology};
@@ -16,6 +19,8 @@ pub struct Cluster {
     pub machine: Machine,
     topology: Topology,
     node: u64,
+    /// What ranks have between them, by their number and distance, as far as it was asked.
+    groups: Arc<Mutex<BTreeMap<(u64, u64), Group>>>,
 }
 
 /// Why there is no such cluster or group.
@@ -51,7 +56,7 @@ impl Cluster {
         let nodes = if machine.network.is_some() { 2 } else { 1 };
         let machine = machine.with_devices(nodes * node).map_err(ClusterError::Size)?;
         let topology = Topology::of(&machine);
-        Ok(Self { machine, topology, node })
+        Ok(Self { machine, topology, node, groups: Arc::default() })
     }
 
     /// Devices of a node.
@@ -62,7 +67,13 @@ impl Cluster {
 
     /// What `size` ranks have between them, each `stride` after the one before.
     pub fn group(&self, size: u64, stride: u64) -> Result<Group, ClusterError> {
-        self.described(size, stride, |ranks| self.topology.group(ranks))
+        let known = || self.groups.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some(&group) = known().get(&(size, stride)) {
+            return Ok(group);
+        }
+        let group = self.described(size, stride, |ranks| self.topology.group(ranks))?;
+        known().insert((size, stride), group);
+        Ok(group)
     }
 
     /// The same while no other ranks communicate.

@@ -75,34 +75,34 @@ fn slower(one: Option<Network>, other: Option<Network>) -> Option<Network> {
     Some(if rate(&other) < rate(&one) { other } else { one })
 }
 
-/// What the fullest device holds of a setup, how much of that it may hold (bytes), and whether all fits.
-pub fn fullest(setup: &Setup, kinds: &[Kind]) -> Result<(Held, f64, bool), ClusterError> {
-    let mut jobs = Vec::new();
-    for Kind { cluster, framework, .. } in kinds {
-        jobs.push(Job::new(setup, framework, cluster)?);
-    }
-    Ok(fullest_of(jobs.iter()))
+/// A setup on each kind of nodes, with the ranks there.
+fn jobs<'a>(setup: &'a Setup, kinds: &'a [Kind]) -> Result<Vec<(Job<'a>, Range<u64>)>, ClusterError> {
+    let job = |it: &'a Kind| Ok((Job::new(setup, &it.framework, &it.cluster)?, it.ranks.clone()));
+    kinds.iter().map(job).collect()
 }
 
-fn fullest_of<'a>(jobs: impl Iterator<Item = &'a Job<'a>> + Clone) -> (Held, f64, bool) {
-    let held = jobs.map(|job| {
-        let (held, room) = (memory::peak(job), exact(memory::room(job).0));
-        (held, room, memory::fits(job, &held))
+/// What the fullest device holds of a setup, how much of that it may hold (bytes), and whether all fits.
+pub fn fullest(setup: &Setup, kinds: &[Kind]) -> Result<(Held, f64, bool), ClusterError> {
+    let held = jobs(setup, kinds)?.into_iter().map(|(job, _)| {
+        let (held, room) = (memory::peak(&job), exact(memory::room(&job).0));
+        (held, room, memory::fits(&job, &held))
     });
-    let fits = held.clone().all(|(_, _, fits)| fits);
-    let fullest = held.max_by(|a, b| (a.0.total() / a.1).total_cmp(&(b.0.total() / b.1)));
+    let held: Vec<(Held, f64, bool)> = held.collect();
+    let fits = held.iter().all(|(_, _, fits)| *fits);
+    let fullest = held.into_iter().max_by(|a, b| (a.0.total() / a.1).total_cmp(&(b.0.total() / b.1)));
     let (held, room, _) = fullest.unwrap_or_default();
-    (held, room, fits)
+    Ok((held, room, fits))
+}
+
+/// The time of a step of a setup.
+pub fn time(setup: &Setup, kinds: &[Kind]) -> Result<Estimate, ClusterError> {
+    Ok(together(&jobs(setup, kinds)?))
 }
 
 /// What a setup takes.
 pub fn answer(setup: &Setup, kinds: &[Kind]) -> Result<Answer, ClusterError> {
-    let mut jobs: Vec<(Job<'_>, Range<u64>)> = Vec::new();
-    for Kind { cluster, framework, ranks } in kinds {
-        jobs.push((Job::new(setup, framework, cluster)?, ranks.clone()));
-    }
-    let (held, room, fits) = fullest_of(jobs.iter().map(|it| &it.0));
-    Ok(Answer { time: together(&jobs), held, room, fits })
+    let (held, room, fits) = fullest(setup, kinds)?;
+    Ok(Answer { time: time(setup, kinds)?, held, room, fits })
 }
 
 #[cfg(test)]

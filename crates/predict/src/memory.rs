@@ -23,7 +23,7 @@ use crate::experts;
 use crate::framework::Figure;
 use crate::pieces::{ELEMENT, Job};
 use crate::schedule::{self, real};
-use crate::setup::{Arithmetic, Attention, Learns, Recompute, Setup, Zero};
+use crate::setup::{Arithmetic, Attention, Kinds, Learns, Recompute, Setup, Zero};
 
 /// Bytes of a rank, by kind.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
@@ -72,7 +72,8 @@ pub fn peak(job: &Job<'_>) -> Held {
 /// What a rank of each stage holds.
 #[must_use]
 pub fn stages(job: &Job<'_>) -> Vec<Held> {
-    (0..job.setup.stages.len()).map(|stage| of_stage(job, stage)).collect()
+    let kinds = Kinds::of(job.setup);
+    (0..job.setup.stages.len()).map(|stage| of_stage(job, &kinds, stage)).collect()
 }
 
 /// Whether what a rank holds, with what driver and communication take, is there; by how much the
@@ -89,22 +90,22 @@ pub fn room(job: &Job<'_>) -> Bytes {
     job.cluster.machine.usable_memory()
 }
 
-fn of_stage(job: &Job<'_>, stage: usize) -> Held {
+fn of_stage(job: &Job<'_>, kinds: &Kinds<'_>, stage: usize) -> Held {
     let setup = job.setup;
     let [whole, apart] = [in_flight(setup, stage), in_flight_apart(setup, stage)];
-    let mut held = states(job, stage);
+    let mut held = states(job, kinds, stage);
     let (mut kept, mut working) = (0.0, 0.0_f64);
-    for (layers, setup) in setup.kinds(stage) {
+    for (layers, setup) in kinds.at(stage) {
         // What gradients of weights are made of: scores are not.
-        let left = kept_values(&setup, Attention::Fused);
-        kept += layers * (layer_activations(&setup) * (whole - apart) + left * apart);
+        let left = kept_values(setup, Attention::Fused);
+        kept += layers * (layer_activations(setup) * (whole - apart) + left * apart);
         // Recomputation for one layer is there besides, and values that the backward pass works on: of what is not
         // computed again, all that the micro-batch kept whose backward part is done now.
         working = match setup.recompute {
             Recompute::None if apart > 0.0 => {
-                working + (layer_activations(&setup) - left) * layers / real(schedule::sizes(&setup)[1])
+                working + (layer_activations(setup) - left) * layers / real(schedule::sizes(setup)[1])
             }
-            _ => working.max(worked_on(&setup)),
+            _ => working.max(worked_on(setup)),
         };
     }
     held.activations = kept + working + if stage == 0 { exact(ELEMENT) * token_values(setup) } else { 0.0 };
@@ -212,9 +213,9 @@ fn in_flight_apart(setup: &Setup, stage: usize) -> f64 {
 }
 
 /// Weights, gradients and optimizer states of a stage.
-fn states(job: &Job<'_>, stage: usize) -> Held {
+fn states(job: &Job<'_>, kinds: &Kinds<'_>, stage: usize) -> Held {
     let setup = job.setup;
-    let [dense, experts] = setup.parameters_of_rank(stage);
+    let [dense, experts] = kinds.parameters_of_rank(stage);
     let shares = [(dense, exact(job.data.size)), (experts, exact(job.expert_data.size))];
     let sum = |from: Zero| {
         let part = |(count, ranks): (f64, f64)| if setup.zero >= from { count / ranks } else { count };
@@ -226,7 +227,7 @@ fn states(job: &Job<'_>, stage: usize) -> Held {
         let (model, experts) = (&setup.model, exact(setup.ep * setup.etp));
         model.layer_parameters() / exact(setup.tp) + model.experts_parameters() / experts
     };
-    let largest = setup.kinds(stage).iter().map(|it| of_layer(&it.1)).fold(0.0, f64::max);
+    let largest = kinds.at(stage).map(|it| of_layer(it.1)).fold(0.0, f64::max);
     let gathered = if setup.zero >= Zero::WeightsInNode { 2.0 * largest } else { 0.0 };
     let learned = f64::from(u8::from(setup.learns == Learns::Everything));
     let element = exact(ELEMENT);

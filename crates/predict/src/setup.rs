@@ -3,6 +3,8 @@
 
 mod dense; // layers without experts among others with some
 
+pub use dense::Kinds;
+
 use std::fmt;
 
 use ::schedule::Kind;

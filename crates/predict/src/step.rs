@@ -14,7 +14,7 @@ use crate::framework::Figure;
 use crate::layer::{self, Passes, beyond};
 use crate::pieces::{ELEMENT, Job};
 use crate::schedule::{self, real};
-use crate::setup::{Learns, Recompute, Setup, Zero};
+use crate::setup::{Kinds, Learns, Recompute, Setup, Zero};
 
 /// The time of a step, by what takes it.
 #[must_use]
@@ -295,8 +295,8 @@ fn messages(job: &Job<'_>, slowest: &StageTimes) -> Seconds {
 /// Parameters of a rank of the stage that has most: those outside experts, and those of experts.
 #[must_use]
 pub fn parameters(job: &Job<'_>) -> [f64; 2] {
-    let setup = job.setup;
-    let all = (0..setup.stages.len()).map(|stage| setup.parameters_of_rank(stage));
+    let kinds = Kinds::of(job.setup);
+    let all = (0..job.setup.stages.len()).map(|stage| kinds.parameters_of_rank(stage));
     all.max_by(|a, b| (a[0] + a[1]).total_cmp(&(b[0] + b[1]))).unwrap_or_default()
 }
 

@@ -61,10 +61,18 @@ fn apart(ptx: &str) -> BTreeMap<String, String> {
     for one in rest.split(ENTRY) {
         let name = one.split('(').next().unwrap();
         let end = one.find("\n}").map_or(one.len(), |it| it + 2);
-        // Declarations that follow a kernel are of the next ones.
-        all.insert(name.to_owned(), format!("{}\n{ENTRY}{}\n", declared.join("\n"), &one[..end]));
+        // Declarations that follow a kernel are of the next ones; of those at the head it has what it names.
+        let own = declared.iter().filter(|it| declares(it).is_none_or(|name| one[..end].contains(name)));
+        let own: Vec<&str> = own.copied().collect();
+        all.insert(name.to_owned(), format!("{}\n{ENTRY}{}\n", own.join("\n"), &one[..end]));
     }
     all
+}
+
+/// What a line declares, such as `table` of `.global .align 4 .b8 table[24] = {..};`.
+fn declares(line: &str) -> Option<&str> {
+    let name = line.split(['[', '=', ';']).next()?.split_whitespace().next_back()?;
+    (line.contains(';') || line.contains('=')).then_some(name)
 }
 
 /// The text of a kernel as if it were the first of its program: labels and stacks are numbered by kernels.

@@ -124,7 +124,8 @@ fn stages_have_the_parameters_of_the_model() {
         let pp = 1 + any(8);
         let (stages, vpp) = (model.stages(pp), 1 + any(4));
         let setup = Setup { model, pp, vpp, stages, ..crate::stated::gpt(1, 1, 1, 1) };
-        let each = (0..setup.stages.len()).map(|it| setup.parameters_of_rank(it));
+        let kinds = crate::setup::Kinds::of(&setup);
+        let each = (0..setup.stages.len()).map(|it| kinds.parameters_of_rank(it));
         let sum: f64 = each.map(|it| it[0] + it[1]).sum();
         // A last stage of its own has the embedding once more, for the tokens that are put in for further ones.
         let again = if pp > 1 { setup.model.embedding_parameters() } else { 0.0 };

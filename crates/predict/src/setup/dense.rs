@@ -1,7 +1,5 @@
 //! Layers without experts among layers with some: how many a stage has, and what stages have of each kind.
 
-use std::borrow::Cow;
-
 use cost_models::units::exact;
 
 use super::Setup;
@@ -44,27 +42,39 @@ impl Setup {
         }
         u64::try_from(count).unwrap_or(u64::MAX)
     }
+}
+
+/// A setup, and that in which all layers are as those that have no experts, where others have some.
+#[derive(Clone, Debug)]
+pub struct Kinds<'a> {
+    setup: &'a Setup,
+    dense: Option<Setup>,
+}
+
+impl<'a> Kinds<'a> {
+    /// The kinds of layers of a setup.
+    #[must_use]
+    pub fn of(setup: &'a Setup) -> Self {
+        Self { setup, dense: setup.as_dense() }
+    }
 
     /// How many layers of each kind a stage has, each with the setup in which all are of this kind.
-    #[must_use]
-    pub fn kinds(&self, stage: usize) -> Vec<(f64, Cow<'_, Self>)> {
-        let (all, dense) = (self.stages[stage], self.dense(stage));
-        let rest = (all - dense.min(all), Cow::Borrowed(self));
-        let without = if dense > 0 { self.as_dense() } else { None };
-        let dense = without.map(|it| (dense, Cow::Owned(it)));
-        let there = [Some(rest), dense].into_iter().flatten().filter(|it| it.0 > 0);
-        there.map(|(count, setup)| (exact(count), setup)).collect()
+    pub fn at(&self, stage: usize) -> impl Iterator<Item = (f64, &Setup)> + Clone {
+        let (all, dense) = (self.setup.stages[stage], self.setup.dense(stage));
+        let without = self.dense.as_ref().map(|it| (dense, it));
+        let there = [Some((all - dense.min(all), self.setup)), without].into_iter().flatten();
+        there.filter(|it| it.0 > 0).map(|(count, setup)| (exact(count), setup))
     }
 
     /// Parameters of a rank of a stage where data parallelism splits nothing: outside experts, and of experts.
     #[must_use]
     pub fn parameters_of_rank(&self, stage: usize) -> [f64; 2] {
-        let model = &self.model;
-        let tables = exact(self.tables(stage)) * model.embedding_parameters();
-        let joining = exact(self.further(stage)) * model.joining_parameters();
-        let layers = self.kinds(stage);
-        let sum = |of: fn(&Model) -> f64| layers.iter().map(|it| it.0 * of(&it.1.model)).sum::<f64>();
+        let Setup { model, tp, ep, etp, .. } = self.setup;
+        let tables = exact(self.setup.tables(stage)) * model.embedding_parameters();
+        let joining = exact(self.setup.further(stage)) * model.joining_parameters();
+        let layers = self.at(stage);
+        let sum = |of: fn(&Model) -> f64| layers.clone().map(|it| it.0 * of(&it.1.model)).sum::<f64>();
         let others = sum(Model::layer_parameters) + joining + tables;
-        [others / exact(self.tp), sum(Model::experts_parameters) / exact(self.ep * self.etp)]
+        [others / exact(*tp), sum(Model::experts_parameters) / exact(ep * etp)]
     }
 }

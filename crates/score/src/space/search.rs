@@ -3,7 +3,7 @@
 use cost_models::units::Seconds;
 use predict::cluster::ClusterError;
 use predict::config::even;
-use predict::kinds::{Answer, Kind, answer, fullest};
+use predict::kinds::{Answer, Kind, answer, fullest, time};
 use predict::pieces::Job;
 use predict::setup::Setup;
 use predict::step::{floor, layer_floors};
@@ -73,12 +73,15 @@ pub struct Change {
 }
 
 impl Search<'_> {
+    /// The setup of a choice; none if it is not one.
+    fn setup(&self, choice: Choice) -> Option<Setup> {
+        let setup = choice.setup(self.base);
+        (setup.check().is_ok() && even(&setup).is_ok()).then_some(setup)
+    }
+
     /// What a choice takes; none if it is not a setup.
     fn priced(&self, choice: Choice) -> Result<Option<Priced>, ClusterError> {
-        let setup = choice.setup(self.base);
-        if setup.check().is_err() || even(&setup).is_err() {
-            return Ok(None);
-        }
+        let Some(setup) = self.setup(choice) else { return Ok(None) };
         let Answer { time, held, fits, .. } = answer(&setup, self.kinds)?;
         Ok(Some(Priced { choice, seconds: time.total().0, held: held.total(), fits }))
     }
@@ -99,10 +102,7 @@ impl Search<'_> {
         for layout in layouts(self.base, space.cuts) {
             let mut last: Option<(Choice, [Seconds; 2])> = None;
             for shape in shapes(&layout, self.base, space) {
-                let setup = shape.setup(self.base);
-                if setup.check().is_err() || even(&setup).is_err() {
-                    continue;
-                }
+                let Some(setup) = self.setup(shape) else { continue };
                 // Parts do not change what a layer takes, nor orders that do not split the backward part.
                 let of_layer =
                     |it: &Choice| (it.sequence, it.tp_overlap, it.dispatch, it.schedule.splits_backward());
@@ -150,10 +150,13 @@ impl Search<'_> {
                     }
                     continue;
                 }
+                // Whether exchanges overlap is nothing to what is held.
                 for dp_overlap in [false, true] {
-                    let Some(priced) = self.priced(Choice { dp_overlap, ..choice })? else { continue };
-                    if best.found.as_ref().is_none_or(|found| priced.seconds < found.seconds) {
-                        best.found = Some(priced);
+                    let choice = Choice { dp_overlap, ..choice };
+                    let Some(setup) = self.setup(choice) else { continue };
+                    let seconds = time(&setup, self.kinds)?.total().0;
+                    if best.found.as_ref().is_none_or(|found| seconds < found.seconds) {
+                        best.found = Some(Priced { choice, seconds, held, fits });
                     }
                 }
             }
