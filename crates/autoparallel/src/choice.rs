@@ -360,7 +360,7 @@ const WEAK: f64 = 0.01;
 const OPEN: f64 = 0.05;
 
 /// Whether a search has left much open.
-fn is_open(plan: &Plan) -> bool {
+pub(crate) fn is_open(plan: &Plan) -> bool {
     plan.seconds() > (1.0 + OPEN) * bound(plan)
 }
 

@@ -28,6 +28,7 @@ use search::cluster::{self, BlockCost};
 use search::{Fixed, Live, Rules, Trail};
 use train::{Stages, Step};
 
+use crate::choice::is_open;
 use crate::parameters;
 use crate::prepared::Prepared;
 use crate::target::Target;
@@ -373,8 +374,8 @@ fn made(
         forms.iter().map(|(&form, make)| (form, Plans::new(make, common.beside()))).collect();
     let networks = Networks::of(wanted.cluster)?;
     let mut refused = None;
-    // What fits, though what its plans count on having ahead of its use comes late.
-    let mut late: Option<Pipeline> = None;
+    // The fastest that fits; and what does, though what its plans count on having ahead of its use comes late.
+    let (mut best, mut late): (Option<Pipeline>, Option<Pipeline>) = (None, None);
     for _ in 0..ROUNDS {
         say(format!("planning {count} stages of {} kinds", forms.len()).into());
         let of_form = |(&form, plans): (&usize, &Plans<'_>)| {
@@ -386,7 +387,7 @@ fn made(
         let made: Vec<Result<Vec<_>, Failure>> = forms.par_iter().map(of_form).collect();
         let failed: Vec<bool> = made.iter().map(Result::is_err).collect();
         let plans: Result<Vec<_>, Failure> = made.into_iter().collect();
-        let plans: BTreeMap<usize, Arc<Plan>> = match (plans, &late) {
+        let plans: BTreeMap<usize, Arc<Plan>> = match (plans, best.as_ref().or(late.as_ref())) {
             (Ok(plans), _) => plans.into_iter().flatten().collect(),
             (Err(_), Some(_)) => break,
             (Err(failure @ Failure::Internal(_)), None) => return Err(failure),
@@ -421,7 +422,14 @@ fn made(
             .map(|group| takes(group).saturating_sub(pipeline.capacity_of(group)))
             .collect();
         match placed::fits(&pipeline) {
-            Ok(()) if beyond.iter().all(|&it| it == 0) => return Ok(pipeline),
+            Ok(()) if beyond.iter().all(|&it| it == 0) => {
+                best = best.filter(|it| it.seconds() <= pipeline.seconds()).or(Some(pipeline));
+                // Near the end of memory a search may miss what it finds with a little more.
+                if plans.values().any(|it| is_open(it)) && short.a_little_more(&mut capacities) {
+                    continue;
+                }
+                break;
+            }
             Ok(()) => _ = late.get_or_insert_with(|| pipeline.clone()),
             Err(failure) => refused = Some(failure),
         }
@@ -434,7 +442,7 @@ fn made(
         short.give(&mut capacities);
     }
     let refused = refused.unwrap_or_else(|| Failure::internal("plan", "no stages were planned"));
-    late.ok_or(refused)
+    best.or(late).ok_or(refused)
 }
 
 /// How many micro-batches of each stage are under way at once.

@@ -129,6 +129,16 @@ fn other_ways_are_planned_where_the_first_do_not_keep_their_promise() {
             assert!(own <= pinned * (1.0 + 1e-9), "{own} s with {memory}, {pinned} with {pin} pinned");
         }
     }
+    if is_long() {
+        // A stage that has to do with less than there is, near the end of memory: 532.4 ms, 597.6 where all is computed again.
+        let stages =
+            ["--stages", "2", "--cut", "0,8", "--microbatches", "16", "--mesh", "2", "--dim", "batch=4"];
+        let of = ["--mode", "train", "--loss", "loss", "--dim", "sequence=1024", "--machine", "h100-80g-4x"];
+        let plan = ["plan", &config, "-o", &plan, "--memory", "2GB"];
+        let [free, full] = [&[][..], &["--recompute", "full"]]
+            .map(|more| json(&[&plan[..], &of, &stages, more].concat())["seconds"].as_f64().unwrap());
+        assert!(free < 0.95 * full, "{free} s, {full} s where all is computed again");
+    }
     // What comes nearest is said: of all setups where that is proven, else of those that were looked at closely.
     let none = "error: no pipeline: none of 70 setups was found to fit";
     for (memory, said) in [

@@ -3,6 +3,10 @@
 /// What part of what a stage counts it has to do with less, at least.
 const LEAST: u64 = 200;
 
+/// A quarter more is done without, or a thirty-second.
+const MUCH: u32 = 2;
+const LITTLE: u32 = 5;
+
 /// What was too little when stages were last planned.
 pub(super) struct Short {
     /// By how much groups hold too much (bytes), and the group of each stage.
@@ -15,6 +19,8 @@ pub(super) struct Short {
     had: Vec<u64>,
     /// Stages that cannot do with less than they had.
     stuck: Vec<bool>,
+    /// How often half of it is how much more stages do without.
+    spare: u32,
 }
 
 impl Short {
@@ -22,7 +28,7 @@ impl Short {
     pub(super) fn new(count: usize) -> Self {
         let nothing = || vec![0; count];
         let (beyond, groups, stuck) = (Vec::new(), Vec::new(), vec![false; count]);
-        Self { beyond, groups, counted: nothing(), alone: nothing(), had: nothing(), stuck }
+        Self { beyond, groups, counted: nothing(), alone: nothing(), had: nothing(), stuck, spare: MUCH }
     }
 
     /// Notes by how much groups hold too much, with what stages had.
@@ -32,13 +38,23 @@ impl Short {
         (counted, alone): (Vec<u64>, Vec<u64>),
         had: &[u64],
     ) {
-        let had = had.to_vec();
-        *self = Self { beyond, groups, counted, alone, had, stuck: std::mem::take(&mut self.stuck) };
+        let (had, stuck) = (had.to_vec(), std::mem::take(&mut self.stuck));
+        *self = Self { beyond, groups, counted, alone, had, stuck, spare: self.spare };
     }
 
     /// Stages of groups that hold too much have less, each of what it counts, and a little more.
     pub(super) fn give(&self, capacities: &mut [u64]) {
         (0..self.beyond.len()).for_each(|group| self.give_of(group, capacities));
+    }
+
+    /// Stages that were given less, and fit, are given a little more again. False where they were, or had all.
+    pub(super) fn a_little_more(&mut self, capacities: &mut [u64]) -> bool {
+        let is_new = self.spare == MUCH && !self.beyond.is_empty();
+        if is_new {
+            self.spare = LITTLE;
+            self.give(capacities);
+        }
+        is_new
     }
 
     fn give_of(&self, group: usize, capacities: &mut [u64]) {
@@ -53,7 +69,7 @@ impl Short {
             let part = u128::from(beyond) * u128::from(counted) / u128::from(together.max(1));
             let part = part.max(u128::from(alone));
             // A little more, for the next plan's programs need what is not counted too.
-            let part = part + part / 4;
+            let part = part + (part >> self.spare);
             let less = u64::try_from(part).unwrap_or(u64::MAX).max(counted / LEAST);
             *capacity = self.had[number].min(counted).saturating_sub(less).max(1);
         }
@@ -120,5 +136,15 @@ mod tests {
         assert!(!short.others(&mut capacities, |it| it == 2));
         // A stage that was given nothing less is not what fails.
         assert!(!Short::new(2).others(&mut [1, 1], |_| true));
+    }
+
+    #[test]
+    fn what_fits_is_given_a_little_more_once() {
+        let (mut short, mut capacities) = (short(), vec![507, 1000, 169, 1000]);
+        assert!(short.a_little_more(&mut capacities));
+        // 75 and 25 of the 100, and a thirty-second more.
+        assert_eq!(capacities, [600 - 77, 1000, 200 - 25, 1000]);
+        assert!(!short.a_little_more(&mut capacities));
+        assert!(!Short::new(2).a_little_more(&mut [1, 1]), "none had less");
     }
 }
