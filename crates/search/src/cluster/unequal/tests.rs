@@ -117,7 +117,8 @@ impl World {
             return None;
         }
         let (mut slowest, mut waits) = (f64::NEG_INFINITY, 0.0);
-        for (number, &(first, choice)) in stages.iter().enumerate() {
+        // From the last to the first, as labels are made: bits of sums are those of their order.
+        for (number, &(first, choice)) in stages.iter().enumerate().rev() {
             let end = stages.get(number + 1).map_or(self.blocks(), |next| next.0);
             let Choice { plans, kind, .. } = &self.choices[choice];
             let run =
@@ -161,17 +162,6 @@ impl World {
     }
 }
 
-/// How far sums of the same numbers in another order may be apart (parts of them).
-const NEAR: f64 = 1e-12;
-
-/// Whether both are none, or the same but for the order in which they were summed.
-fn are_near(one: Option<f64>, other: Option<f64>) -> bool {
-    match (one, other) {
-        (Some(one), Some(other)) => (one - other).abs() <= NEAR * other.abs(),
-        (one, other) => one == other,
-    }
-}
-
 #[test]
 fn stages_are_the_best_of_all_that_there_are() {
     arbtest(|u| {
@@ -181,12 +171,12 @@ fn stages_are_the_best_of_all_that_there_are() {
         match (world.composed(f64::INFINITY), least) {
             (Some(Composed { seconds, stages }), Some(least)) => {
                 assert!(all.contains(&stages), "{stages:?}");
-                assert!(are_near(world.seconds(&stages), Some(seconds)), "{stages:?}");
-                assert!(are_near(Some(seconds), Some(least)), "{seconds} {least} {stages:?}");
+                assert_eq!(world.seconds(&stages).map(f64::to_bits), Some(seconds.to_bits()));
+                assert_eq!(seconds.to_bits(), least.to_bits(), "{stages:?}");
                 // Nothing is better than the best, and the best is found below what is worse.
-                assert_eq!(world.composed(least * (1.0 - NEAR)), None);
+                assert_eq!(world.composed(least), None);
                 let again = world.composed(least + 1.0);
-                assert!(are_near(again.map(|it| it.seconds), Some(least)));
+                assert!(matches!(again, Some(it) if it.seconds.to_bits() == least.to_bits()));
             }
             (found, least) => assert_eq!((found, least), (None, None)),
         }
@@ -208,20 +198,20 @@ fn where_there_are_too_many_few_choices_are_composed() {
         let all = world.all(0, 0);
         let least = |numbers: usize| {
             let of_them = all.iter().filter(|it| is_of(it, numbers)).filter_map(|it| world.seconds(it));
-            of_them.reduce(f64::min)
+            of_them.reduce(f64::min).map(f64::to_bits)
         };
         let composed = world.within(f64::INFINITY, 100_000, few::composed);
-        assert!(are_near(composed.as_ref().map(|it| it.seconds), least(few)), "{composed:?}");
+        assert_eq!(composed.as_ref().map(|it| it.seconds.to_bits()), least(few));
         for most in [0, 1, 3, 10, 30] {
             let made = world.within(f64::INFINITY, most * 16, compose);
             if let Some(Composed { seconds, stages }) = &made {
-                assert!(are_near(world.seconds(stages), Some(*seconds)));
+                assert_eq!(world.seconds(stages), Some(*seconds));
             }
             let of_few = world.within(f64::INFINITY, most * 16, few::composed);
             let seconds = |it: &Option<Composed>| it.as_ref().map_or(f64::INFINITY, |it| it.seconds);
-            assert!(seconds(&made) <= seconds(&of_few) * (1.0 + NEAR), "{made:?} {of_few:?}");
+            assert!(seconds(&made) <= seconds(&of_few), "{made:?} {of_few:?}");
             let is_whole = !matches!(world.within(f64::INFINITY, most * 16, followed), Outcome::TooMany);
-            assert!(!is_whole || are_near(made.map(|it| it.seconds), least(usize::MAX)));
+            assert!(!is_whole || made.map(|it| it.seconds.to_bits()) == least(usize::MAX));
         }
         Ok(())
     });
