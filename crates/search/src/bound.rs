@@ -22,14 +22,11 @@ mod switch;
 mod top;
 mod trail;
 
-use std::cmp::Reverse;
-use std::collections::BinaryHeap;
-use std::ops::Range;
 use std::sync::Arc;
 
-use crate::chain::{Chain, ChainChoices, ChainSolution, Flat, Goal, Prices, Relaxation, Starts, Width};
+use crate::chain::{Chain, ChainChoices, ChainSolution, Flat, Goal, Prices, Relaxation, Segment, Starts, Width};
 use crate::ilp;
-use crate::problem::{Live, Place, Problem, Proof, SearchError, Solution, real, real_size};
+use crate::problem::{Place, Problem, Proof, SearchError, Solution, real, real_size};
 pub(crate) use feasible::is_far;
 use floors::Floors;
 pub(crate) use joints::Joints;
@@ -444,42 +441,14 @@ fn is_large(flat: &Flat) -> bool {
 
 /// All windows but those that never hold more than another one of their segment.
 fn rows(chain: &Chain) -> Vec<Place> {
-    let mut rows = Vec::new();
-    for (segment, at) in chain.segments.iter().enumerate() {
-        let (constants, within) = (&at.problem.windows, within(&at.problem));
-        let less = |a: usize, b: usize| constants[a] <= constants[b] && within[a].contains(&b);
-        let is_needless = |window: usize| {
-            let mut others = within[window].clone().filter(|&other| other != window);
-            others.any(|b| less(window, b) && (b < window || !less(b, window)))
-        };
-        let needful = (0..constants.len().max(1)).filter(|&it| constants.is_empty() || !is_needless(it));
-        rows.extend(needful.map(|window| Place { segment, window }));
-    }
-    rows
-}
-
-/// For each window, those at which all is live that is live there.
-fn within(problem: &Problem) -> Vec<Range<usize>> {
-    let mut starting: Vec<&Live> = problem.live.iter().filter(|live| !live.windows().is_empty()).collect();
-    starting.sort_by_key(|live| live.from);
-    let mut starting = starting.into_iter().peekable();
-    let (mut latest, mut soonest) = (BinaryHeap::new(), BinaryHeap::new());
-    let windows = 0..problem.windows.len();
-    let within = |window: usize| {
-        while let Some(live) = starting.next_if(|live| live.from <= window) {
-            latest.push((live.from, live.until));
-            soonest.push(Reverse(live.until));
-        }
-        while latest.peek().is_some_and(|&(_, until)| until <= window) {
-            latest.pop();
-        }
-        while soonest.peek().is_some_and(|&Reverse(until)| until <= window) {
-            soonest.pop();
-        }
-        let from = latest.peek().map_or(windows.start, |&(from, _)| from);
-        from..soonest.peek().map_or(windows.end, |&Reverse(until)| until)
+    let of = |(segment, at): (usize, &Segment)| {
+        let places = move |window| Place { segment, window };
+        let needful = at.problem.needful();
+        // Without windows there is one at which only what is resident is held.
+        let none = at.problem.windows.is_empty().then_some(0);
+        needful.into_iter().chain(none).map(places)
     };
-    windows.clone().map(within).collect()
+    chain.segments.iter().enumerate().flat_map(of).collect()
 }
 
 #[cfg(test)]

@@ -9,9 +9,13 @@
 //! everything, `m_p` the bytes that are live at the point `p`. [`Problem::time`] and
 //! [`Problem::memory`] define the two sides; solvers are tested against them.
 
+mod windows; // which of them say something, and those of several problems side by side
+
 use std::fmt;
 use std::ops::Range;
 use std::sync::Arc;
+
+pub(crate) use windows::align;
 
 /// Nodes with choices, tables of times on pairs of nodes, and bytes live at points of time.
 ///

@@ -63,8 +63,6 @@ struct Body {
     shared: Vec<Shared>,
     /// Which slot says the choice of which node, the latter as an index of `kept`.
     ties: Vec<(usize, usize)>,
-    /// The first of its windows among those of the segment.
-    window: usize,
 }
 
 /// How a body is minimised.
@@ -294,7 +292,6 @@ impl Body {
             pruned: Pruned { problem, choices },
             shared: it.shared.to_vec(),
             ties: slots.into_iter().map(|(slot, node)| (slot, place(node))).collect(),
-            window: it.window,
             ends: if repeats {
                 it.entry.iter().zip(it.exit).map(|(&a, &b)| [a, b]).collect()
             } else {
@@ -372,7 +369,6 @@ impl Body {
         fixed: Option<&[usize]>,
     ) -> (Vec<Vec<f64>>, f64) {
         let problem = &self.pruned.problem;
-        let live = &live[self.window..][..problem.windows.len()];
         let mut costs = priced_costs(problem, goal, resident, live);
         for shared in &self.shared {
             let Some(fixed) = fixed else { continue };

@@ -283,7 +283,7 @@ fn blocks_that_are_solved_by_messages_have_the_same_least() {
 /// What choices of a block cost.
 fn priced(it: &Interface<'_>, (resident, live): (f64, &[f64]), choices: &[usize]) -> f64 {
     let windows = it.problem.live(choices);
-    let live = live[it.window..].iter().zip(&windows).map(|(price, &live)| price * real(live));
+    let live = live.iter().zip(&windows).map(|(price, &live)| price * real(live));
     it.problem.time(choices) + resident * real(it.problem.resident(choices)) + live.sum::<f64>()
 }
 

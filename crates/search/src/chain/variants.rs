@@ -15,7 +15,7 @@
 use std::collections::BTreeMap;
 
 use super::{Segment, Shared};
-use crate::problem::{Edge, Held, Live, Problem, Table};
+use crate::problem::{Edge, Held, Live, Problem, Table, align};
 
 /// One of the problems that a block may be.
 #[derive(Clone, Debug, PartialEq)]
@@ -28,8 +28,8 @@ pub struct Variant {
     pub exit: Vec<usize>,
     /// See `entry`.
     pub shared: Vec<Shared>,
-    /// In the problem of all, the number of its first node and of its first window.
-    pub first: [usize; 2],
+    /// The number of its first node in the problem of all, whose windows are its own.
+    pub first: usize,
 }
 
 /// A problem with its boundary.
@@ -39,23 +39,27 @@ pub(super) struct Interface<'a> {
     pub(super) entry: &'a [usize],
     pub(super) exit: &'a [usize],
     pub(super) shared: &'a [Shared],
-    /// The first of its windows in the problem of all.
-    pub(super) window: usize,
 }
 
 /// The node of the problem of all that says which variant it is, after those of the boundary.
 fn selector(segment: &Segment) -> usize {
-    segment.variants.first().map_or(0, |variant| variant.first[0] - 1)
+    segment.variants.first().map_or(0, |variant| variant.first - 1)
 }
 
 /// Blocks each of which is one of these segments' problems; the first one's if it is the only one.
 ///
 /// # Panics
 /// If their boundaries differ in how many nodes they have, or choices of these.
-pub fn unite(segments: Vec<Segment>) -> Segment {
-    let [first, _, ..] = &segments[..] else {
-        return segments.into_iter().next().unwrap_or_else(|| unreachable!("a block is something"));
-    };
+pub fn unite(mut segments: Vec<Segment>) -> Segment {
+    if segments.len() == 1
+        && let Some(only) = segments.pop()
+    {
+        return only;
+    }
+    let mut problems: Vec<Problem> = segments.iter_mut().map(|it| std::mem::take(&mut it.problem)).collect();
+    align(&mut problems);
+    segments.iter_mut().zip(problems).for_each(|(segment, problem)| segment.problem = problem);
+    let first = &segments[0];
     let mut all = Problem::default();
     let add = |times: Vec<f64>, all: &mut Problem| {
         all.times.push(times);
@@ -77,14 +81,14 @@ pub fn unite(segments: Vec<Segment>) -> Segment {
     let mut found = Vec::new();
     for (number, segment) in segments.into_iter().enumerate() {
         let Segment { problem, entry: own_entry, exit: own_exit, shared, .. } = segment;
-        let first = [all.times.len(), all.windows.len()];
+        let first = all.times.len();
         all.include(&problem, selector, number, variants);
         let ends = entry.iter().zip(&own_entry).chain(exit.iter().zip(&own_exit));
         let ends = ends.map(|(&outer, &own)| (outer, own));
         let mirrors = ends.chain(shared.iter().map(|it| (globals[&it.global], it.node)));
         for (outer, own) in mirrors.collect::<Vec<_>>() {
             assert_eq!(all.times[outer].len(), problem.times[own].len(), "boundaries of variants agree");
-            all.mirror(outer, first[0] + own);
+            all.mirror(outer, first + own);
         }
         found.push(Variant { problem, entry: own_entry, exit: own_exit, shared, first });
     }
@@ -95,7 +99,7 @@ pub fn unite(segments: Vec<Segment>) -> Segment {
 impl Segment {
     pub(super) fn interface(&self) -> Interface<'_> {
         let Self { problem, entry, exit, shared, .. } = self;
-        Interface { problem, entry, exit, shared, window: 0 }
+        Interface { problem, entry, exit, shared }
     }
 
     /// Choices of a variant, or of the only problem, as choices of the problem of all, at this
@@ -114,7 +118,7 @@ impl Segment {
             }
         }
         all[selector(self)] = variant;
-        all[chosen.first[0]..][..choices.len()].copy_from_slice(&choices);
+        all[chosen.first..][..choices.len()].copy_from_slice(&choices);
         all
     }
 
@@ -125,14 +129,14 @@ impl Segment {
         }
         let variant = choices[selector(self)];
         let Variant { problem, first, .. } = &self.variants[variant];
-        (variant, choices[first[0]..][..problem.times.len()].to_vec())
+        (variant, choices[*first..][..problem.times.len()].to_vec())
     }
 }
 
 impl Variant {
     pub(super) fn interface(&self) -> Interface<'_> {
-        let Self { problem, entry, exit, shared, first } = self;
-        Interface { problem, entry, exit, shared, window: first[1] }
+        let Self { problem, entry, exit, shared, .. } = self;
+        Interface { problem, entry, exit, shared }
     }
 }
 
@@ -157,20 +161,14 @@ impl Problem {
         self.bytes.extend(variant.bytes.iter().map(|bytes| [&bytes[..], &[0]].concat()));
         let held = |held: &Held| Held { node: first + held.node, bytes: bytes + held.bytes };
         self.resident.extend(variant.resident.iter().map(held));
-        let window = self.windows.len();
-        let live = |live: &Live| Live {
-            held: held(&live.held),
-            from: window + live.from,
-            until: window + live.until,
-        };
-        self.live.extend(variant.live.iter().map(live));
+        self.live.extend(variant.live.iter().map(|live| Live { held: held(&live.held), ..*live }));
+        self.windows.resize(variant.windows.len(), 0);
         for (at, &constant) in variant.windows.iter().enumerate() {
             if constant > 0 {
                 let held = Held { node: selector, bytes: self.bytes.len() };
                 self.bytes.push((0..variants).map(|it| if it == number { constant } else { 0 }).collect());
-                self.live.push(Live { held, from: window + at, until: window + at + 1 });
+                self.live.push(Live { held, from: at, until: at + 1 });
             }
-            self.windows.push(0);
         }
     }
 
