@@ -11,6 +11,7 @@
 mod room; // which bytes are taken when
 
 use std::cmp::Reverse;
+use std::collections::BTreeMap;
 
 use crate::action::{Action, Collective, CollectiveKind, Origin};
 use crate::program::{Instruction, Program};
@@ -161,16 +162,7 @@ pub(crate) fn lifetimes(program: &Program) -> Vec<Option<Lifetime>> {
             }
         }
     }
-    // Turns of parts are mixed: what several parts use, or has several places, is there in all.
-    let repeated = program.repeated.as_ref().filter(|repeated| repeated.parts.len() > 1);
-    for (lifetime, storage) in lifetimes.iter_mut().zip(&program.storages) {
-        let (Some(life), Some(repeated)) = (lifetime, repeated) else { continue };
-        let [first, last] = [life.first, life.last].map(|it| repeated.part_of(it));
-        if storage.places > 1 || first != last {
-            life.first = life.first.min(repeated.instructions.start);
-            life.last = life.last.max(repeated.instructions.end.saturating_sub(1));
-        }
-    }
+    across_turns(program, &mut lifetimes);
     // What is sent may be on its way for as long as others take: nothing waits for its place.
     for instruction in &program.instructions {
         if let Action::Send(sent) = &instruction.action
@@ -193,6 +185,31 @@ pub(crate) fn lifetimes(program: &Program) -> Vec<Option<Lifetime>> {
         }
     }
     lifetimes
+}
+
+/// What several parts of a micro-batch use, or has several places, is there in all parts: their turns are mixed. Where
+/// between the turns of a micro-batch come only those of parts between, as where it has them one after another, it is
+/// there from its first use to its last.
+fn across_turns(program: &Program, lifetimes: &mut [Option<Lifetime>]) {
+    let Some(repeated) = program.repeated.as_ref().filter(|repeated| repeated.parts.len() > 1) else {
+        return;
+    };
+    let mut alone: BTreeMap<[usize; 2], bool> = BTreeMap::new();
+    for (lifetime, storage) in lifetimes.iter_mut().zip(&program.storages) {
+        let Some(life) = lifetime else { continue };
+        let parts = [life.first, life.last].map(|it| repeated.part_of(it));
+        let is_alone = match parts {
+            [first, last] if first == last => true,
+            [Some(first), Some(last)] => *alone.entry([first, last]).or_insert_with(|| {
+                repeated.between(first, last).into_iter().all(|part| first < part && part < last)
+            }),
+            _ => false,
+        };
+        if storage.places > 1 || !is_alone {
+            life.first = life.first.min(repeated.instructions.start);
+            life.last = life.last.max(repeated.instructions.end.saturating_sub(1));
+        }
+    }
 }
 
 /// The last instruction during which what a time step sends may still be on its way: if its place

@@ -138,7 +138,7 @@ pub(crate) fn name_at_rest(kind: Kind) -> &'static str {
 }
 
 /// The storages that live when most does.
-fn at_the_fullest(program: &Program, lifetimes: Vec<Option<Lifetime>>) -> Vec<(usize, Lifetime)> {
+pub(crate) fn at_the_fullest(program: &Program, lifetimes: Vec<Option<Lifetime>>) -> Vec<(usize, Lifetime)> {
     let lives: Vec<(usize, Lifetime)> =
         lifetimes.into_iter().enumerate().filter_map(|(it, life)| Some((it, life?))).collect();
     let mut comes = vec![0; program.instructions.len() + 2];

@@ -16,6 +16,7 @@ use crate::expected::{Expected, room};
 use crate::facts::Facts;
 use crate::in_place;
 use crate::joined::{Numbers, joined};
+use crate::memory::at_the_fullest;
 use crate::overlap;
 use crate::program::{Instruction, Program, Turn};
 use crate::rings;
@@ -276,7 +277,8 @@ impl Pipelined<'_> {
             let stage = (0..self.pipeline.stages.len()).find(of_group);
             let rank = stage.map_or(0, |stage| self.pipeline.stages[stage].first_device);
             let placed = self.placed(rank)?;
-            Ok((holdings(&placed.program), placed.built))
+            let built = placed.built;
+            Ok((holdings(placed), built))
         };
         each(0..groups, first)
     }
@@ -299,7 +301,7 @@ pub(crate) fn turns(schedule: &Schedule, group: usize) -> Result<Vec<Turn>, Lowe
     Ok(tasks.iter().map(turn).collect())
 }
 
-fn holdings(program: &Program) -> Vec<Holding> {
+fn holdings(Placed { program, lifetimes, .. }: Placed) -> Vec<Holding> {
     let mut kinds: Vec<(&str, u64)> = Vec::new();
     let mut add = |kind: &'static str, bytes: u64| match kinds.iter_mut().find(|(it, _)| *it == kind) {
         Some((_, sum)) => *sum += bytes,
@@ -308,21 +310,22 @@ fn holdings(program: &Program) -> Vec<Holding> {
     for kind in ["weights", "masters", "optimizer", "gradients", "inputs", "activations", "communication"] {
         add(kind, 0);
     }
-    let mut arena = program.arena;
-    let mut resident = program.resident;
-    let crosses = crossing_storages(program);
-    let kept = rings::kept(program);
+    let mut rest = program.arena + program.resident;
+    let bytes = |storage: usize| program.extent(StorageId(storage)).next_multiple_of(crate::ALIGNMENT);
     for (number, storage) in program.storages.iter().enumerate() {
-        let bytes = program.extent(StorageId(number)).next_multiple_of(crate::ALIGNMENT);
         if storage.kind.region() == Region::Resident {
-            add(crate::memory::name_at_rest(storage.kind), bytes);
-            resident = resident.saturating_sub(bytes);
-        } else if kept[number] {
-            add(if crosses[number] { "communication" } else { "activations" }, bytes);
-            arena = arena.saturating_sub(bytes);
+            add(crate::memory::name_at_rest(storage.kind), bytes(number));
+            rest = rest.saturating_sub(bytes(number));
         }
     }
-    add("temporaries", arena + resident);
+    let (crosses, kept) = (crossing_storages(&program), rings::kept(&program));
+    for (number, _) in at_the_fullest(&program, lifetimes) {
+        if kept[number] {
+            add(if crosses[number] { "communication" } else { "activations" }, bytes(number));
+            rest = rest.saturating_sub(bytes(number));
+        }
+    }
+    add("temporaries", rest);
     kinds.into_iter().map(|(kind, bytes)| Holding { kind: kind.to_owned(), bytes }).collect()
 }
 

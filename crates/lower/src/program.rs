@@ -212,6 +212,19 @@ impl Repeated {
         Self { instructions, parts, turns, times, inputs: Vec::new() }
     }
 
+    /// The parts of which turns come between the turn of one part for a micro-batch and that of another one for the same.
+    pub(crate) fn between(&self, first: usize, last: usize) -> BTreeSet<usize> {
+        let (mut between, mut open) = (BTreeSet::new(), 0_usize);
+        for turn in &self.turns {
+            open -= usize::from(turn.part == last && open > 0);
+            if open > 0 {
+                between.insert(turn.part);
+            }
+            open += usize::from(turn.part == first);
+        }
+        between
+    }
+
     /// The part that an instruction is of.
     pub fn part_of(&self, instruction: usize) -> Option<usize> {
         self.parts.iter().position(|part| part.instructions.contains(&instruction))

@@ -15,6 +15,7 @@ mod pipelines; // programs of stages
 mod grouped; // one program for each group
 mod issue; // orders in which hosts issue exchanges
 mod overlap; // exchanges beside computing
+mod turns; // what is kept between turns
 
 use planner_ir::{AxisId, Contract, DType, Label, Mesh, Op, Partition, Slots, Type, Unary, Ways};
 

@@ -17,8 +17,8 @@ fn contract(left: [u8; 2], right: [u8; 2], result: [u8; 2]) -> Op {
 }
 
 /// A stage `y = x w` of `[4, 8]` by `[8, 8]` on two devices, `w` in columns: the results are split,
-/// what is taken is whole, and its gradient is a sum that is made before it is sent.
-fn stage(number: usize, stages: usize) -> Sketch {
+/// what is taken is whole, and its gradient is a sum that is made before it is sent. `x` is what comes, doubled so often.
+fn stage(number: usize, stages: usize, doubled: usize) -> Sketch {
     let mesh = Mesh::of_sizes(&[2]);
     let mut sketch = Sketch::training(&mesh, MICRO_BATCHES);
     let a = || vec![super::sketch_axis(&mesh)];
@@ -27,11 +27,15 @@ fn stage(number: usize, stages: usize) -> Sketch {
     let (first, last) = (number == 0, number + 1 == stages);
     let none = &mut |_: &_, _: &_, _: &_, _: &[_]| None;
     let x = if first { "x".to_owned() } else { format!("crossing:{}", number - 1) };
-    let x = sketch.input(&x, f32(&[4, 8]), whole());
+    let mut x = sketch.input(&x, f32(&[4, 8]), whole());
     let rate = sketch.input("rate", f32(&[]), vec![]);
     let w = sketch.state(StateKind::Parameter, &format!("w{number}"), f32(&[8, 8]), columns.clone());
     let g = sketch.state(StateKind::Gradient, &format!("w{number}"), f32(&[8, 8]), columns);
     let split = |sketch: &Sketch, loops, splits: &[(usize, usize)]| split(sketch, loops, splits);
+    for _ in 0..doubled {
+        let whole = split(&sketch, 2, &[]);
+        x = sketch.node(Op::Binary(Binary::Add), &[x, x], whole)[0];
+    }
     let forward = split(&sketch, 3, &[(2, 0)]);
     let y = sketch.node(contract([0, 1], [1, 2], [0, 2]), &[x, w], forward)[0];
     if !last {
@@ -64,6 +68,11 @@ fn stage(number: usize, stages: usize) -> Sketch {
 
 /// Stages on two devices each.
 pub(super) fn staged(groups: usize, chunks: usize, order: Order) -> Pipeline {
+    doubling(groups, chunks, order, 0)
+}
+
+/// The same, each of which doubles what comes to it so often.
+pub(super) fn doubling(groups: usize, chunks: usize, order: Order, doubled: usize) -> Pipeline {
     let stages = groups * chunks;
     let count = usize::try_from(MICRO_BATCHES).unwrap();
     let devices = 2 * u64::try_from(groups).unwrap();
@@ -74,7 +83,7 @@ pub(super) fn staged(groups: usize, chunks: usize, order: Order) -> Pipeline {
         first_block: number,
         first_device: 2 * u64::try_from(number % groups).unwrap(),
         adapters: 1,
-        plan: stage(number, stages).plan,
+        plan: stage(number, stages, doubled).plan,
     };
     let between = |it: usize| {
         [crossing(format!("crossing:{it}"), it, it + 1), crossing(format!("crossing:{it}b"), it + 1, it)]

@@ -1,13 +1,14 @@
 //! What goes between stages: crossing, places, and sizes of what is sent and received.
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::ops::Range;
 
 use planner_ir::DType;
 
 use super::{Report, Violation};
 use crate::action::{Action, Origin, Received, Remote, Sent, Way};
 use crate::program::{Program, Repeated};
-use crate::storage::Region;
+use crate::storage::{Region, StorageId};
 use crate::strided::Strided;
 
 /// Whether a program sends or receives something.
@@ -177,15 +178,15 @@ pub(super) fn check_places(program: &Program, found: &mut Vec<Violation>) {
             }
         }
     }
-    for (storage, (parts, crosses, index)) in used {
-        let places = program.storages[storage].places;
-        if crosses && places < 2 {
+    for (storage, (parts, crosses, index)) in &used {
+        let places = program.storages[*storage].places;
+        if *crosses && places < 2 {
             let message = format!("storage {storage} is sent or received and has one place, expected two");
-            report.at(index, "places", message);
+            report.at(*index, "places", message);
         }
-        if let Some([first, second]) = clash(repeated, &parts, places) {
+        if let Some([first, second]) = clash(repeated, parts, places) {
             report.at(
-                index,
+                *index,
                 "places",
                 format!(
                     "storage {storage} has {places} places, and micro-batches {first} and {second} need the \
@@ -194,6 +195,66 @@ pub(super) fn check_places(program: &Program, found: &mut Vec<Violation>) {
             );
         }
     }
+    check_between(program, repeated, &used, &mut report);
+}
+
+/// For storages the parts that use them, whether they are sent or received, and the first instruction that uses them.
+type Used = BTreeMap<usize, (BTreeSet<usize>, bool, usize)>;
+
+/// Whether what outlives a turn is written over in one that comes before its last: the order of instructions says what
+/// comes within a turn, and nothing of turns between.
+fn check_between(program: &Program, repeated: &Repeated, used: &Used, report: &mut Report<'_>) {
+    let bytes = |storage: usize| {
+        let start = program.storages[storage].offset;
+        start..start.saturating_add(program.extent(StorageId(storage)))
+    };
+    let mut written: Vec<BTreeMap<usize, usize>> = vec![BTreeMap::new(); repeated.parts.len()];
+    for (written, part) in written.iter_mut().zip(&repeated.parts) {
+        for index in part.instructions.clone() {
+            for buffer in program.instructions[index].action.writes() {
+                if program.storage(buffer).kind.region() == Region::Step {
+                    written.entry(program.buffer(buffer).storage.0).or_insert(index);
+                }
+            }
+        }
+    }
+    let all: BTreeSet<usize> = (0..repeated.parts.len()).collect();
+    let mut known: BTreeMap<&BTreeSet<usize>, BTreeSet<usize>> = BTreeMap::new();
+    for (&storage, (parts, crosses, _)) in used {
+        let between = match crosses {
+            true => &all,
+            false => &*known.entry(parts).or_insert_with(|| between(repeated, parts)),
+        };
+        let own = bytes(storage);
+        for (&other, &index) in between.iter().flat_map(|&part| &written[part]) {
+            let its = bytes(other);
+            if other != storage && its.start < own.end && own.start < its.end {
+                let message = format!(
+                    "storage {other} is written over storage {storage}, which may be in use in other turns"
+                );
+                report.at(index, "reuse", message);
+            }
+        }
+    }
+}
+
+/// The parts that have a turn between the first and the last turn that one micro-batch has of some parts.
+fn between(repeated: &Repeated, parts: &BTreeSet<usize>) -> BTreeSet<usize> {
+    let mut spans: BTreeMap<u64, Range<usize>> = BTreeMap::new();
+    for (at, turn) in repeated.turns.iter().enumerate().filter(|(_, turn)| parts.contains(&turn.part)) {
+        spans.entry(turn.micro_batch).or_insert(at..at).end = at;
+    }
+    // What lies in several spans is looked at once.
+    let mut seen = 0;
+    let mut between = BTreeSet::new();
+    let mut spans: Vec<Range<usize>> = spans.into_values().collect();
+    spans.sort_by_key(|it| it.start);
+    for span in spans {
+        let from = seen.max(span.start + 1);
+        between.extend(repeated.turns[from.min(span.end)..span.end].iter().map(|turn| turn.part));
+        seen = from.max(span.end);
+    }
+    between
 }
 
 /// Two micro-batches that need the same place at a time, each from the first of its turns of these
