@@ -43,6 +43,7 @@
 //! Of transfers:
 //! - **transfer-source**: it copies an earlier copy of the same value.
 //! - **transfer-read**: something reads the copy, else it is counted and not made.
+//! - **transfer-waits**: what is said to wait is an exchange that could run beside computing.
 //! - **move**: the devices of a group hold what the move makes them exchange, and no block or
 //!   addend is lost.
 //! - **transfer-layout**: what devices hold after the moves is what the layout says.
@@ -95,7 +96,7 @@ pub use pipeline::{PIPELINE_RULES, check_pipeline};
 pub const MAX_DEVICES: u64 = 1 << 16;
 
 /// The names of the rules.
-pub const RULES: [&str; 34] = [
+pub const RULES: [&str; 35] = [
     "mesh",
     "devices",
     "graph",
@@ -119,6 +120,7 @@ pub const RULES: [&str; 34] = [
     "pin",
     "transfer-source",
     "transfer-read",
+    "transfer-waits",
     "move",
     "transfer-layout",
     "bytes",

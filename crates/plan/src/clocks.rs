@@ -159,9 +159,16 @@ pub fn beside(
 }
 
 impl Plan {
-    /// For each transfer, when it may run beside computing; nothing if it stands in the way.
+    /// For each transfer, when it runs beside computing; nothing if it stands in the way.
     #[must_use]
     pub fn beside(&self) -> Vec<Option<Beside>> {
+        let may = self.may_run_beside().into_iter().zip(&self.transfers);
+        may.map(|(beside, transfer)| beside.filter(|_| !transfer.waits)).collect()
+    }
+
+    /// For each transfer, when it might run beside computing, whether it waits or not.
+    #[must_use]
+    pub fn may_run_beside(&self) -> Vec<Option<Beside>> {
         let (known, for_sums) = (self.graph.known_before(), self.graph.for_sums());
         let of = |(transfer, read): (&Transfer, (Phase, bool))| {
             let value = transfer.value;

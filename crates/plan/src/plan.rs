@@ -134,6 +134,9 @@ pub struct Transfer {
     pub bytes: Vec<u64>,
     /// What it takes each time that it is made (seconds).
     pub seconds: f64,
+    /// Whether it stands in the way though it might run beside computing: there is no room for what it makes before
+    /// that is used, or for what it is made from afterwards.
+    pub waits: bool,
 }
 
 impl Transfer {

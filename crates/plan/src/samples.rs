@@ -85,6 +85,7 @@ pub(crate) fn example() -> Plan {
             layout: layout("[-,-]"),
             bytes: vec![256],
             seconds: 1.2e-5,
+            waits: false,
         }],
         outputs: vec![Copy::Transferred(0)],
         carried: Vec::new(),

@@ -18,6 +18,7 @@ use crate::prices::Prices;
 use crate::problem::real;
 use crate::section::{Repetition, Section};
 
+pub(crate) use early::wait;
 pub use early::{early, kept};
 pub use memory::memory;
 pub(crate) use saved::save;
@@ -326,6 +327,7 @@ impl Writer<'_> {
             from,
             bytes,
             seconds,
+            waits: false,
             moves,
             layout: part.space.layouts[value.0][needed].clone(),
         });

@@ -88,6 +88,7 @@ fn moving(step: Move, seconds: f64) -> Plan {
         layout: Layout::replicated(3),
         bytes: vec![1],
         seconds,
+        waits: false,
     };
     plan.transfers.push(moved);
     plan

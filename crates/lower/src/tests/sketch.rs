@@ -167,7 +167,7 @@ impl Sketch {
         }
         walk.finish(to);
         let Walk { moves, bytes, layout, .. } = walk;
-        let transfer = Transfer { value, from: Copy::Made, moves, layout, bytes, seconds: 0.0 };
+        let transfer = Transfer { value, from: Copy::Made, moves, layout, bytes, seconds: 0.0, waits: false };
         self.plan.transfers.push(transfer);
         Copy::Transferred(self.plan.transfers.len() - 1)
     }

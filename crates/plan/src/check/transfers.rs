@@ -16,11 +16,16 @@ type Kind<'a> = (&'a Type, &'a Layout, &'a [Move], &'a Layout, &'a [u64]);
 /// Adds what is violated.
 pub(super) fn check(plan: &Plan, found: &mut Violations) {
     let (_, read) = totals::read(plan);
+    let beside = plan.may_run_beside();
     let mut known: BTreeMap<Kind<'_>, Vec<(&'static str, String)>> = BTreeMap::new();
     for (index, transfer) in plan.transfers.iter().enumerate() {
         let place = format!("transfer {index} of %{}", transfer.value.0);
         if !read.contains(&index) {
             found.add("transfer-read", &place, "nothing reads the copy: it is not made".to_owned());
+        }
+        if transfer.waits && beside[index].is_none() {
+            let message = "is said to wait, and is none that could run beside computing".to_owned();
+            found.add("transfer-waits", &place, message);
         }
         let type_ = plan.graph.type_of(transfer.value);
         if let Err(error) = transfer.layout.check(&plan.mesh, type_) {

@@ -126,6 +126,7 @@ impl Tables {
             layout: self.layout(&format!("{place}.layout"), it.layout, it.value)?,
             bytes: it.bytes.clone(),
             seconds: it.seconds,
+            waits: it.waits,
         })
     }
 

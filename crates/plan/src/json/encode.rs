@@ -60,6 +60,7 @@ pub(super) fn body(plan: &Plan) -> file::Body {
         layout: layouts.place(&it.layout),
         bytes: it.bytes.clone(),
         seconds: it.seconds,
+        waits: it.waits,
     };
     let pin = |it: &Pin| file::Pin {
         operations: it.operations.clone(),

@@ -158,6 +158,8 @@ pub(super) struct Transfer {
     pub(super) layout: usize,
     pub(super) bytes: Vec<u64>,
     pub(super) seconds: f64,
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub(super) waits: bool,
 }
 
 /// `"made"` or the number of a transfer.

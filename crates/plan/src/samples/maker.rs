@@ -266,7 +266,7 @@ fn made(
         before = after;
     }
     let layout = layout.clone();
-    plan.transfers.push(Transfer { value, from, moves, layout, bytes, seconds });
+    plan.transfers.push(Transfer { value, from, moves, layout, bytes, seconds, waits: false });
     Copy::Transferred(plan.transfers.len() - 1)
 }
 

@@ -5,6 +5,8 @@
 //! that moment too, and gone afterwards if nothing else reads it. What an operation leaves as it is
 //! ([`Op::keeps_order`](planner_ir::Op::keeps_order)) is the same memory as its operand.
 
+use std::ops::Range;
+
 use plan::{Assignment, Copy, Holding, Plan};
 use planner_ir::{CROSSING, Graph, Layout, Move, NodeId, Phase, Source, StateKind, ValueId};
 
@@ -205,20 +207,35 @@ impl<'a> Walk<'a> {
         [most[0] + others[0], most[1] + others[1]].map(|bytes| u64::try_from(bytes).unwrap_or(0))
     }
 
-    /// A copy is there while an operation is done, and from then on.
-    pub(super) fn there_from(&mut self, copy: (ValueId, Copy), operation: Option<NodeId>) {
-        if let (Some(Place::Live(it)), Some(moment)) = (self.place_of(copy), self.moment_of(operation)) {
-            let first = &mut self.lives[it].first;
-            *first = moment.min(*first);
-        }
+    /// A copy is there while an operation is done, and from then on: at which moments it was not, and what it takes
+    /// (bytes).
+    pub(super) fn there_from(
+        &mut self,
+        copy: (ValueId, Copy),
+        operation: Option<NodeId>,
+    ) -> Option<(Range<usize>, u64)> {
+        let (Place::Live(it), moment) = (self.place_of(copy)?, self.moment_of(operation)?) else { return None };
+        let Span { first, bytes, .. } = &mut self.lives[it];
+        let before = std::mem::replace(first, moment.min(*first));
+        Some((*first..before, *bytes))
     }
 
-    /// A copy is there until an operation is done.
-    pub(super) fn there_until(&mut self, copy: (ValueId, Copy), operation: Option<NodeId>) {
-        if let (Some(Place::Live(it)), Some(moment)) = (self.place_of(copy), self.moment_of(operation)) {
-            let last = &mut self.lives[it].last;
-            *last = moment.max(*last);
-        }
+    /// A copy is there until an operation is done: at which moments it was not, and what it takes (bytes).
+    pub(super) fn there_until(
+        &mut self,
+        copy: (ValueId, Copy),
+        operation: Option<NodeId>,
+    ) -> Option<(Range<usize>, u64)> {
+        let (Place::Live(it), moment) = (self.place_of(copy)?, self.moment_of(operation)?) else { return None };
+        let Span { last, bytes, .. } = &mut self.lives[it];
+        let before = std::mem::replace(last, moment.max(*last));
+        Some((before + 1..*last + 1, *bytes))
+    }
+
+    /// All that is live at each moment, with what the other micro-batches under way keep (bytes).
+    pub(super) fn held(&self, live: Live) -> Vec<i128> {
+        let others: i128 = self.others(live).iter().sum();
+        self.timeline().into_iter().map(|[made, moved]| made + moved + others).collect()
     }
 
     /// When an operation is done.

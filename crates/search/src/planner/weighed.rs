@@ -11,7 +11,7 @@ use crate::bound::{Joints, Solver};
 use crate::chain::{Chain, ChainChoices, Width};
 use crate::clocks::{Taken, Weights};
 use crate::compose::save;
-use crate::compose::{Composed, Part, compose, estimate, join, memory};
+use crate::compose::{Composed, Part, compose, estimate, join, memory, wait};
 use crate::derive::stand;
 use crate::manner::InPlace;
 use crate::prepare::{Prepared, chain, forbid, kinds};
@@ -92,8 +92,8 @@ enum Stop {
     Slow(Box<Made>),
 }
 
-/// What a plan holds: with two slots for what rotates, and where that is too much, the same with one where it
-/// fits.
+/// What a plan holds: with two slots for what rotates and with what has to be there early; and where that is too much,
+/// the same with one slot, or with exchanges that wait, where it fits.
 struct Held {
     made: Made,
     bytes: u64,
@@ -157,10 +157,8 @@ impl<'a> Weighed<'a> {
         let mut solver = Solver::new(&self.chain, known, width);
         let more = if solver.is_large() { 0 } else { PASSED };
         let mut lower_bound = None;
-        // The fastest that fits, and that with one slot where two are too many.
+        // The fastest that fits, and that with one slot or with exchanges that wait where it would not.
         let [mut fitting, mut saving]: [Option<Made>; 2] = [None, None];
-        // What was made first that fits, though what is exchanged ahead of its use comes late.
-        let mut late: Option<Made> = None;
         let mut nearest = u64::MAX;
         // What is not counted takes memory that the search does not know of.
         let mut fits_at_once = true;
@@ -182,14 +180,13 @@ impl<'a> Weighed<'a> {
                 Proof::Optimal if is_first => plan::Proof::Optimal,
                 _ => plan::Proof::Gap { lower_bound: bound },
             };
-            let Held { made, bytes: held, late: fits_late, mut saved } =
-                self.held(made).map_err(Stop::Failed)?;
-            // What was proved is said of two slots.
+            let Held { made, bytes: held, late, mut saved } = self.held(made).map_err(Stop::Failed)?;
+            // What was proved is said of two slots, and of what does not wait.
             saved.iter_mut().for_each(|it| it.plan.proof = plan::Proof::Gap { lower_bound: bound });
             if saved.as_ref().is_some_and(|it| is_faster(it, &saving)) {
                 saving = saved;
             }
-            nearest = nearest.min(fits_late);
+            nearest = nearest.min(late);
             fits_at_once &= held <= request.capacity;
             if is_first && held > request.capacity && saving.is_none() && made.seconds() >= below {
                 return Err(Stop::Slow(Box::new(made)));
@@ -198,8 +195,6 @@ impl<'a> Weighed<'a> {
             let counted = self.chain.usage(&solution.choices).peak();
             if held <= request.capacity && is_faster(&made, &fitting) {
                 fitting = Some(made);
-            } else if held > request.capacity && fits_late <= request.capacity && late.is_none() {
-                late = Some(made);
             }
             let best = [&fitting, &saving].into_iter().flatten().map(Made::seconds).reduce(f64::min);
             let is_open = best.is_none_or(|best| least < best * (1.0 - SAME));
@@ -216,7 +211,7 @@ impl<'a> Weighed<'a> {
             (Some(two), Some(one)) if two.seconds() <= one.seconds() => Some(two),
             (fitting, saving) => saving.or(fitting),
         };
-        let (made, fits) = match (room, best.or(late)) {
+        let (made, fits) = match (room, best) {
             (Err(NoRoom::Refused(Stop::Failed(error))), _) => return Err(error),
             (Err(NoRoom::Refused(Stop::Slow(made))), _) => (*made, false),
             (_, Some(made)) => (made, true),
@@ -271,11 +266,23 @@ impl<'a> Weighed<'a> {
         if bytes > request.capacity && made.in_place.iter().any(Option::is_some) {
             let mut other = made.clone();
             save(&mut other.plan, &made.in_place, bytes - request.capacity);
-            other.plan.estimate = estimate(&other.plan, request.prices);
-            other.hide(request);
-            saved = (held_by(request, &mut other.plan)?[0] <= request.capacity).then_some(other);
+            saved = self.if_it_fits(other)?;
+        }
+        if saved.is_none() && bytes > request.capacity && late <= request.capacity {
+            let mut other = made.clone();
+            if wait(&mut other.plan, request.live, request.capacity - late) {
+                saved = self.if_it_fits(other)?;
+            }
         }
         Ok(Held { made, bytes, late, saved })
+    }
+
+    /// A plan that was changed, if it fits now.
+    fn if_it_fits(&self, mut made: Made) -> Result<Option<Made>, PlanError> {
+        let request = self.asked.request;
+        made.plan.estimate = estimate(&made.plan, request.prices);
+        made.hide(request);
+        Ok((held_by(request, &mut made.plan)?[0] <= request.capacity).then_some(made))
     }
 
     /// Choices as a plan of which nothing is proven, and which does not say yet what it holds.
