@@ -24,7 +24,9 @@ mod trail;
 
 use std::sync::Arc;
 
-use crate::chain::{Chain, ChainChoices, ChainSolution, Flat, Goal, Prices, Relaxation, Segment, Starts, Width};
+use crate::chain::{
+    Chain, ChainChoices, ChainSolution, Flat, Goal, Prices, Relaxation, Segment, Starts, Width,
+};
 use crate::ilp;
 use crate::problem::{Place, Problem, Proof, SearchError, Solution, real, real_size};
 pub(crate) use feasible::is_far;

@@ -214,7 +214,9 @@ impl<'a> Walk<'a> {
         copy: (ValueId, Copy),
         operation: Option<NodeId>,
     ) -> Option<(Range<usize>, u64)> {
-        let (Place::Live(it), moment) = (self.place_of(copy)?, self.moment_of(operation)?) else { return None };
+        let (Place::Live(it), moment) = (self.place_of(copy)?, self.moment_of(operation)?) else {
+            return None;
+        };
         let Span { first, bytes, .. } = &mut self.lives[it];
         let before = std::mem::replace(first, moment.min(*first));
         Some((*first..before, *bytes))
@@ -226,7 +228,9 @@ impl<'a> Walk<'a> {
         copy: (ValueId, Copy),
         operation: Option<NodeId>,
     ) -> Option<(Range<usize>, u64)> {
-        let (Place::Live(it), moment) = (self.place_of(copy)?, self.moment_of(operation)?) else { return None };
+        let (Place::Live(it), moment) = (self.place_of(copy)?, self.moment_of(operation)?) else {
+            return None;
+        };
         let Span { last, bytes, .. } = &mut self.lives[it];
         let before = std::mem::replace(last, moment.max(*last));
         Some((before + 1..*last + 1, *bytes))

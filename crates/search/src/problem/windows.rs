@@ -129,3 +129,78 @@ fn merged(first: &[u64], second: &[u64]) -> Vec<(Option<usize>, Option<usize>)> 
     }
     merged
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::problem::Held;
+    use crate::problem::tests::Dice;
+
+    /// A problem of a few nodes, each live for a while, of which each choice has another number of bytes.
+    fn random(dice: &mut Dice) -> Problem {
+        let (nodes, windows) = (dice.between(1, 4), dice.index(5));
+        let mut problem = Problem { times: vec![vec![0.0; 2]; nodes], ..Problem::default() };
+        problem.windows = (0..windows).map(|_| dice.below(4)).collect();
+        for node in 0..nodes {
+            for _ in 0..dice.index(3) {
+                let held = Held { node, bytes: problem.bytes.len() };
+                problem.bytes.push(vec![dice.below(9), dice.below(9)]);
+                let from = dice.between(0, windows);
+                problem.live.push(Live { held, from, until: dice.between(from, windows) });
+            }
+        }
+        problem
+    }
+
+    #[test]
+    fn problems_with_the_same_windows_hold_as_much_as_before() {
+        let mut shared = 0;
+        for seed in 0..300 {
+            let mut dice = Dice(seed);
+            let before: Vec<Problem> = (0..dice.between(1, 3)).map(|_| random(&mut dice)).collect();
+            let mut after = before.clone();
+            align(&mut after);
+            let count = after[0].windows.len();
+            shared += usize::from(count > 0 && count < before.iter().map(|it| it.windows.len()).sum());
+            for (before, after) in before.iter().zip(&after) {
+                assert_eq!(after.windows.len(), count, "seed {seed}");
+                assert!(after.live.iter().all(|it| it.from < it.until && it.until <= count), "seed {seed}");
+                for number in 0..1 << before.times.len() {
+                    let choices: Vec<usize> = (0..before.times.len()).map(|it| number >> it & 1).collect();
+                    assert_eq!(after.peak(&choices), before.peak(&choices), "seed {seed}: {choices:?}");
+                }
+            }
+        }
+        assert!(shared > 100, "{shared}");
+    }
+
+    #[test]
+    fn equal_problems_have_no_more_windows_than_one() {
+        for seed in 0..100 {
+            let problem = random(&mut Dice(seed));
+            let mut all = vec![problem.clone(); 3];
+            align(&mut all);
+            assert_eq!(all[0].windows.len(), problem.needful().len(), "seed {seed}");
+            assert!(all.iter().all(|it| *it == all[0]), "seed {seed}");
+        }
+    }
+
+    /// Against all ways to put two lists together.
+    #[test]
+    fn the_fullest_windows_are_one() {
+        fn most(first: &[u64], second: &[u64]) -> u64 {
+            let ([one, ones @ ..], [other, others @ ..]) = (first, second) else { return 0 };
+            (one.min(other) + most(ones, others)).max(most(ones, second)).max(most(first, others))
+        }
+        for seed in 0..200 {
+            let mut dice = Dice(seed);
+            let [first, second] =
+                [(); 2].map(|()| (0..dice.index(6)).map(|_| dice.below(9)).collect::<Vec<_>>());
+            let merged = merged(&first, &second);
+            assert!(merged.iter().filter_map(|it| it.0).eq(0..first.len()), "seed {seed}");
+            assert!(merged.iter().filter_map(|it| it.1).eq(0..second.len()), "seed {seed}");
+            let both = |it: &(Option<usize>, Option<usize>)| Some(first[it.0?].min(second[it.1?]));
+            assert_eq!(merged.iter().filter_map(both).sum::<u64>(), most(&first, &second), "seed {seed}");
+        }
+    }
+}
