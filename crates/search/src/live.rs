@@ -32,7 +32,13 @@ impl Live {
     /// Those that are under way besides the one that is at work.
     pub(crate) fn others(self) -> Self {
         let less = |count: u64| count.saturating_sub(1);
-        Self { backward: less(self.backward), gradients: less(self.gradients), apart: self.apart }
+        Self { backward: less(self.backward), gradients: less(self.gradients), apart: self.left() }
+    }
+
+    /// Of how many micro-batches is there what the backward part leaves for gradients of weights, whatever is at work:
+    /// what has one place may be there no longer than from one part to the next.
+    pub(crate) fn left(self) -> u64 {
+        if self.apart > 1 { self.apart } else { 0 }
     }
 
     /// Of how many micro-batches a value is there at once that the forward part makes, if gradients

@@ -66,7 +66,7 @@ impl Assembly<'_> {
                     live.kept(|phase| self.is_used_in(value, phase)).saturating_sub(besides)
                 }
             } else if self.is_left(value) {
-                live.apart
+                live.left()
             } else {
                 0
             };

@@ -240,11 +240,6 @@ const ANY: &[Mutant] = &[
         plan.transfers.push(plan.transfers[transfer].clone());
         Ok(true)
     }),
-    ("a transfer that waits and would not run beside computing", &["transfer-waits"], |plan, u| {
-        let Some(transfer) = transfer(plan, u)? else { return Ok(false) };
-        plan.transfers[transfer].waits = true;
-        Ok(plan.may_run_beside()[transfer].is_none())
-    }),
     ("a transfer of a value that there is not", &["reference"], |plan, u| {
         let Some(transfer) = transfer(plan, u)? else { return Ok(false) };
         plan.transfers[transfer].value = ValueId(plan.graph.values.len());

@@ -3,10 +3,15 @@
 use arbtest::arbitrary::{Result, Unstructured};
 use planner_ir::{AxisId, Carried, DType, Node, Op, Optimizer, Phase, Real, Source, StateKind, ValueId};
 
-use super::{Mutant, computed, equal, operands, other_layout};
+use super::{Mutant, computed, equal, operands, other_layout, transfer};
 use crate::{Assignment, Copy, Loss, Masters, Part, Plan, Precision};
 
 pub(super) const TRAINING: &[Mutant] = &[
+    ("a transfer that waits and would not run beside computing", &["transfer-waits"], |plan, u| {
+        let Some(transfer) = transfer(plan, u)? else { return Ok(false) };
+        plan.transfers[transfer].waits = true;
+        Ok(plan.may_run_beside()[transfer].is_none())
+    }),
     ("a state of which nothing takes the place", &["count"], |plan, _| Ok(plan.carried.pop().is_some())),
     ("something in the place of no state", &["count"], |plan, _| {
         plan.carried.push(Copy::Made);
