@@ -331,8 +331,8 @@ fn blocks_of_stages_keep_what_they_may() {
             assert!(keeps(&roomy).iter().all(|it| *it == Recompute::Nothing), "{name}");
             let (most, least) = (held(&roomy), held(&all));
             let mut before = roomy.pipeline.seconds();
-            for part in [3, 2, 1] {
-                let room = least + (most - least.min(most)) * part / 4;
+            for part in [7, 6, 5, 4, 2] {
+                let room = least + (most - least.min(most)) * part / 8;
                 let (Ok(short), Ok(alike)) =
                     (made(None, Some(room)), made(Some(&Recompute::Full), Some(room)))
                 else {
