@@ -6,7 +6,7 @@
 //! live to the end. Storages are placed in some order, each in the smallest gap that takes it between those
 //! placed before that live at some time that it lives. The orders of [`ORDERS`] are tried until
 //! one takes no more than what lives at the fullest moment; the best is taken. One that takes as much as the best so
-//! far is not followed to its end.
+//! far is not followed to its end. Where there is a limit that none keeps, what lay beyond it goes first, again and again.
 
 mod room; // which bytes are taken when
 
@@ -58,16 +58,20 @@ const ORDERS: [Order; 3] = [
     |item| Reverse(item.bytes.saturating_mul(item.moments())),
 ];
 
+/// How often what lay beyond a limit goes first, in each of the first orders; and how often in vain.
+const ROUNDS: usize = 12;
+const IN_VAIN: usize = 3;
+
 /// The program in the order in which it was built, with places.
 pub(crate) fn in_order(program: Program) -> Placed {
     let lifetimes = lifetimes(&program);
-    let program = placed(program, &lifetimes);
+    let program = placed(program, &lifetimes, u64::MAX);
     let built = program.resident + program.arena;
     Placed { program, lifetimes, built }
 }
 
-/// The program with places for all its storages, which live so.
-pub(crate) fn placed(mut program: Program, lifetimes: &[Option<Lifetime>]) -> Program {
+/// The program with places for all its storages, which live so: in no more than so many bytes, if such are found.
+pub(crate) fn placed(mut program: Program, lifetimes: &[Option<Lifetime>], limit: u64) -> Program {
     let mut resident = 0;
     for storage in &mut program.storages {
         if storage.kind.region() == Region::Resident {
@@ -89,17 +93,23 @@ pub(crate) fn placed(mut program: Program, lifetimes: &[Option<Lifetime>]) -> Pr
         .collect();
     let moments = program.instructions.len() + 1;
     let least = fullest(&items, moments);
-    let mut best: Option<(u64, Vec<(usize, u64)>)> = None;
+    let mut best: Option<Packed> = None;
     for order in ORDERS {
-        let most = best.as_ref().map_or(u64::MAX, |it| it.0);
-        best = packed(&items, moments, order, most).or(best);
-        if best.as_ref().is_some_and(|(arena, _)| *arena <= least) {
+        let most = best.as_ref().map_or(u64::MAX, |it| it.arena);
+        best = packed(&sorted(&items, order, |_| 0), moments, most).or(best);
+        if best.as_ref().is_some_and(|it| it.arena <= least) {
             break;
         }
     }
-    let (arena, places) = best.unwrap_or_default();
+    let mut best = best.unwrap_or_default();
+    if least <= limit && best.arena > limit {
+        for order in [ORDERS[0], ORDERS[1]] {
+            squeezed(&mut best, (&items, moments), order, limit);
+        }
+    }
+    let Packed { arena, starts } = best;
     program.arena = arena;
-    for (storage, offset) in places {
+    for (storage, offset) in starts {
         program.storages[storage].offset = offset;
     }
     for storage in 0..program.storages.len() {
@@ -124,23 +134,57 @@ fn fullest(items: &[Item], moments: usize) -> u64 {
     most
 }
 
-/// The bytes taken and where each storage starts, if they are placed in that order; of equal ones
-/// the earlier, then the lower number. Nothing if that is not less than so many bytes.
-fn packed(items: &[Item], moments: usize, order: Order, most: u64) -> Option<(u64, Vec<(usize, u64)>)> {
+/// The bytes taken, and where each storage starts.
+#[derive(Default)]
+struct Packed {
+    arena: u64,
+    starts: Vec<(usize, u64)>,
+}
+
+/// What is placed first: what lay beyond a limit most often; then by order; of equal ones the larger, the earlier, then
+/// the lower number.
+fn sorted(items: &[Item], order: Order, beyond: impl Fn(usize) -> usize) -> Vec<Item> {
     let mut items = items.to_vec();
-    items.sort_by_key(|item| (order(item), Reverse(item.bytes), item.lifetime.first, item.storage));
+    items.sort_by_key(|it| {
+        let number = it.storage;
+        (Reverse(beyond(number)), order(it), Reverse(it.bytes), it.lifetime.first, number)
+    });
+    items
+}
+
+/// What is taken if they are placed in that order; nothing if that is not less than so many bytes.
+fn packed(items: &[Item], moments: usize, most: u64) -> Option<Packed> {
     let mut room = Room::new(moments);
-    let mut arena = 0;
-    let mut starts = Vec::with_capacity(items.len());
-    for Item { storage, bytes, lifetime } in items {
+    let mut packed = Packed { arena: 0, starts: Vec::with_capacity(items.len()) };
+    for &Item { storage, bytes, lifetime } in items {
         let offset = room.take(bytes, lifetime.first..lifetime.last + 1);
-        arena = arena.max(offset + bytes);
-        if arena >= most {
+        packed.arena = packed.arena.max(offset + bytes);
+        if packed.arena >= most {
             return None;
         }
-        starts.push((storage, offset));
+        packed.starts.push((storage, offset));
     }
-    Some((arena, starts))
+    Some(packed)
+}
+
+/// Places in that order again and again, what lay beyond the limit first, until nothing does.
+fn squeezed(best: &mut Packed, (items, moments): (&[Item], usize), order: Order, limit: u64) {
+    let mut beyond: BTreeMap<usize, usize> = BTreeMap::new();
+    let (mut least, mut in_vain) = (u64::MAX, 0);
+    for _ in 0..ROUNDS {
+        if best.arena <= limit || in_vain == IN_VAIN {
+            return;
+        }
+        let items = sorted(items, order, |it| beyond.get(&it).copied().unwrap_or(0));
+        let Some(packed) = packed(&items, moments, u64::MAX) else { return };
+        let over = packed.starts.iter().zip(&items).filter(|((_, start), it)| start + it.bytes > limit);
+        over.for_each(|((storage, _), _)| *beyond.entry(*storage).or_default() += 1);
+        in_vain = if packed.arena < least { 0 } else { in_vain + 1 };
+        least = least.min(packed.arena);
+        if packed.arena < best.arena {
+            *best = packed;
+        }
+    }
 }
 
 /// For each storage that a step writes, when it is needed; those that lie over one are counted to it.

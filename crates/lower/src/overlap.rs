@@ -100,7 +100,7 @@ fn within(
     let mut budget = arena;
     for trial in 1.. {
         let (program, lifetimes) = ordered(program, &lives, seconds, budget);
-        let program = arena::placed(program, &lifetimes);
+        let program = arena::placed(program, &lifetimes, u64::try_from(arena).unwrap_or(u64::MAX));
         let beyond = i64::try_from(program.arena).unwrap_or(i64::MAX) - arena;
         if beyond <= 0 {
             return Some((program, lifetimes));
