@@ -8,7 +8,7 @@ use std::fmt::Write as _;
 use autoparallel::mesh;
 use cost_models::quantity;
 use cost_models::throughput::Throughput;
-use plan::{LeftOut, Plan, Proof, communication, strategy};
+use plan::{Hidden, LeftOut, Plan, Proof, communication, strategy};
 use planner_ir::{DType, Mesh, Source, StateKind};
 use serde_json::{Value, json};
 
@@ -151,7 +151,24 @@ pub fn proof(plan: &Plan) -> String {
 pub fn hidden(plan: &Plan, width: usize) -> Option<String> {
     let taken =
         (plan.hidden_seconds() > 0.0).then(|| format!("-{}", quantity::seconds(plan.hidden_seconds())))?;
-    Some(format!("  {:<width$} {taken:>12}  off the sum: communication that runs beside computing", "hidden"))
+    let but = match waits(plan) {
+        (0, _) => String::new(),
+        (count, seconds) => {
+            let seconds = quantity::seconds(seconds);
+            format!(", but for {count} of its exchanges, {seconds}, for which there is no memory then")
+        }
+    };
+    Some(format!(
+        "  {:<width$} {taken:>12}  off the sum: communication that runs beside computing{but}",
+        "hidden"
+    ))
+}
+
+/// How many exchanges wait for lack of memory that might run beside computing, and what they take in a step (seconds).
+fn waits(plan: &Plan) -> (usize, f64) {
+    let waiting = plan.transfers.iter().filter(|it| it.waits);
+    let (count, seconds) = waiting.fold((0, 0.0), |(count, sum), it| (count + 1, sum + it.seconds));
+    (count, plan.seconds_of(Hidden { forward: seconds, backward: 0.0 }))
 }
 
 /// The same for programs.
@@ -189,6 +206,9 @@ pub fn summary_json(plan: &Plan, throughput: Option<&Throughput>) -> Value {
             "choices": plan.space.choices,
         },
     });
+    if let (count @ 1.., seconds) = waits(plan) {
+        value["waits"] = json!({ "exchanges": count, "seconds": seconds });
+    }
     throughput::add(throughput, &mut value);
     value
 }
