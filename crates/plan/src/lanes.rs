@@ -296,6 +296,7 @@ impl Plan {
                 let transfer = &self.transfers[it];
                 let way = match (beside[it], phases[it]) {
                     (Some(beside), _) => Way::Beside(beside),
+                    (None, _) if transfer.waits => Way::Alone,
                     (None, Phase::Gradient) => Way::Apart,
                     (None, Phase::Backward) if transfer.travels() => Way::Waited,
                     (None, Phase::Forward | Phase::Backward | Phase::Update) => Way::Alone,

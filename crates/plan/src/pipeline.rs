@@ -202,6 +202,9 @@ impl Plan {
         }
         for ((transfer, phase), kind) in self.transfers.iter().zip(self.transfer_phases()).zip(self.beside())
         {
+            // What waits is no gradient of a parameter that could be computed while something else is waited for.
+            let in_the_way = transfer.waits && phase == Phase::Gradient && !splits;
+            let phase = if in_the_way { Phase::Backward } else { phase };
             sums[phase as usize] += transfer.seconds;
             if kind.is_some() {
                 beside[phase as usize] += transfer.seconds;

@@ -35,7 +35,7 @@ pub(super) fn costs(plan: &Plan, homes: &[usize], blocks: usize, cost: Option<f6
     for (index, (transfer, beside)) in plan.transfers.iter().zip(plan.beside()).enumerate() {
         let (home, phase) = readers.first(plan, homes, transfer.value, Copy::Transferred(index));
         add(home, phase, (transfer.seconds, beside.is_some()));
-        if phase == Phase::Backward && beside.is_none() && transfer.travels() {
+        if phase == Phase::Backward && beside.is_none() && transfer.travels() && !transfer.waits {
             waited.push((home, transfer.seconds));
         }
     }

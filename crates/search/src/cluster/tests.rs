@@ -125,7 +125,9 @@ fn the_best_of_all_is_found_and_its_bound_holds() {
 pub(super) fn held(blocks: &[BlockCost], live: Live) -> u64 {
     let at_rest = |it: &BlockCost| {
         let Kept { backward, gradients, apart } = it.kept;
-        it.resident + (live.backward - 1) * backward + (live.gradients - 1) * gradients + live.apart * apart
+        // What has one place is there only as long as it is used.
+        let left = if live.apart > 1 { live.apart } else { 0 };
+        it.resident + (live.backward - 1) * backward + (live.gradients - 1) * gradients + left * apart
     };
     let before =
         |end: usize| blocks[..end].iter().map(|it| it.kept.backward + it.kept.gradients).sum::<u64>();

@@ -204,6 +204,17 @@ impl<'a> Walk<'a> {
                 most = there;
             }
         }
+        // Where gradients of weights are a part of their own, all that they use is there when it begins.
+        if live.splits() {
+            let mut begins = [0; 2];
+            for it in &self.lives {
+                let Kept { gradients, apart, .. } = it.kept();
+                begins[usize::from(it.use_ == For::Copy)] += i128::from(gradients.saturating_add(apart));
+            }
+            if begins[0] + begins[1] > most[0] + most[1] {
+                most = begins;
+            }
+        }
         [most[0] + others[0], most[1] + others[1]].map(|bytes| u64::try_from(bytes).unwrap_or(0))
     }
 

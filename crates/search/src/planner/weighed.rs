@@ -159,6 +159,8 @@ impl<'a> Weighed<'a> {
         let mut lower_bound = None;
         // The fastest that fits, and that with one slot or with exchanges that wait where it would not.
         let [mut fitting, mut saving]: [Option<Made>; 2] = [None, None];
+        // What was made first that fits, though what is there longer for what is routed comes late.
+        let mut late: Option<Made> = None;
         let mut nearest = u64::MAX;
         // What is not counted takes memory that the search does not know of.
         let mut fits_at_once = true;
@@ -180,13 +182,14 @@ impl<'a> Weighed<'a> {
                 Proof::Optimal if is_first => plan::Proof::Optimal,
                 _ => plan::Proof::Gap { lower_bound: bound },
             };
-            let Held { made, bytes: held, late, mut saved } = self.held(made).map_err(Stop::Failed)?;
+            let Held { made, bytes: held, late: least_held, mut saved } =
+                self.held(made).map_err(Stop::Failed)?;
             // What was proved is said of two slots, and of what does not wait.
             saved.iter_mut().for_each(|it| it.plan.proof = plan::Proof::Gap { lower_bound: bound });
             if saved.as_ref().is_some_and(|it| is_faster(it, &saving)) {
                 saving = saved;
             }
-            nearest = nearest.min(late);
+            nearest = nearest.min(least_held);
             fits_at_once &= held <= request.capacity;
             if is_first && held > request.capacity && saving.is_none() && made.seconds() >= below {
                 return Err(Stop::Slow(Box::new(made)));
@@ -195,6 +198,8 @@ impl<'a> Weighed<'a> {
             let counted = self.chain.usage(&solution.choices).peak();
             if held <= request.capacity && is_faster(&made, &fitting) {
                 fitting = Some(made);
+            } else if held > request.capacity && least_held <= request.capacity && late.is_none() {
+                late = Some(made);
             }
             let best = [&fitting, &saving].into_iter().flatten().map(Made::seconds).reduce(f64::min);
             let is_open = best.is_none_or(|best| least < best * (1.0 - SAME));
@@ -211,7 +216,7 @@ impl<'a> Weighed<'a> {
             (Some(two), Some(one)) if two.seconds() <= one.seconds() => Some(two),
             (fitting, saving) => saving.or(fitting),
         };
-        let (made, fits) = match (room, best) {
+        let (made, fits) = match (room, best.or(late)) {
             (Err(NoRoom::Refused(Stop::Failed(error))), _) => return Err(error),
             (Err(NoRoom::Refused(Stop::Slow(made))), _) => (*made, false),
             (_, Some(made)) => (made, true),
