@@ -98,9 +98,11 @@ fn within(
     let known = MORE.into_iter().filter(|_| arena > built).map(more);
     let mut known = known.chain(PARTS.into_iter().map(|part| arena.min(built) / 100 * part));
     let mut budget = arena;
+    // What is exchanged ahead has room that a plan counts on: there it is looked for longer.
+    let limit = u64::try_from(arena).ok().filter(|_| arena > built).unwrap_or(u64::MAX);
     for trial in 1.. {
         let (program, lifetimes) = ordered(program, &lives, seconds, budget);
-        let program = arena::placed(program, &lifetimes, u64::try_from(arena).unwrap_or(u64::MAX));
+        let program = arena::placed(program, &lifetimes, limit);
         let beyond = i64::try_from(program.arena).unwrap_or(i64::MAX) - arena;
         if beyond <= 0 {
             return Some((program, lifetimes));

@@ -1,7 +1,7 @@
 //! Ways to run a step, planned stage by stage: what a price of blocks promises, made.
 
 use files::{Doing, Failure, Of, Say};
-use plan::{Pipeline, Proof};
+use plan::{Pipeline, Proof, Recompute};
 use rewrite::Steps;
 use schedule::Kind;
 use search::Fixed;
@@ -20,6 +20,8 @@ const ANY: usize = 32;
 const PLANNED: usize = 10;
 /// What part of what is had a way has to promise: none takes much less than it promises.
 pub(super) const LESS: f64 = 0.99;
+/// And a way that was priced by blocks that compute all again, where each may keep some: it may take less.
+const ALL_AGAIN: f64 = 1.05;
 
 /// A way to run a step.
 #[derive(Clone, Debug, PartialEq)]
@@ -123,7 +125,11 @@ impl Finished {
             return Ok(false);
         }
         let ways = possible(question, known, ways)?.into_iter();
-        let ways = ways.filter(|it| it.seconds < LESS * self.seconds() && self.taken(it).is_none());
+        let part = |it: &Way| match it.chosen.recompute {
+            Recompute::Full if !self.again_alike => ALL_AGAIN,
+            _ => LESS,
+        };
+        let ways = ways.filter(|it| it.seconds < part(it) * self.seconds() && self.taken(it).is_none());
         let Some(way) = ways.min_by(|a, b| a.seconds.total_cmp(&b.seconds)).cloned() else {
             return Ok(false);
         };

@@ -56,9 +56,7 @@ pub fn unite(mut segments: Vec<Segment>) -> Segment {
     {
         return only;
     }
-    let mut problems: Vec<Problem> = segments.iter_mut().map(|it| std::mem::take(&mut it.problem)).collect();
-    align(&mut problems);
-    segments.iter_mut().zip(problems).for_each(|(segment, problem)| segment.problem = problem);
+    align(segments.iter_mut().map(|it| &mut it.problem).collect());
     let first = &segments[0];
     let mut all = Problem::default();
     let add = |times: Vec<f64>, all: &mut Problem| {

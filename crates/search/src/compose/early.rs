@@ -23,23 +23,27 @@ const ROUNDS: usize = 8;
 /// What exchanges beside computing, which a plan says are hidden, hold besides at the fullest moment (bytes): with these
 /// micro-batches under way.
 pub fn early(plan: &Plan, live: Live) -> u64 {
-    if plan.hidden_seconds() <= 0.0 {
-        return 0;
-    }
-    let mut walk = Walk::over(plan);
-    let before = most(&walk, live);
-    beside_computing(&mut walk, plan);
-    most(&walk, live).saturating_sub(before)
+    if plan.hidden_seconds() > 0.0 { longer(Walk::over(plan), plan, live) } else { 0 }
 }
 
 /// For each of so many blocks, where each operation belongs to one of them, what it keeps of a micro-batch
 /// while others are under way, and the most that is there at once while it is at work (bytes): but for what other
 /// blocks keep and for the update, and with what is there early. What moves counts where it is made first.
 pub fn kept(plan: &Plan, homes: &[usize], blocks: usize) -> Vec<(Kept, u64)> {
-    let mut kept = super::memory::kept(&Walk::over(plan), homes, blocks);
-    let early = early(plan, Live::ONE);
-    kept.iter_mut().for_each(|(_, most)| *most = most.saturating_add(early));
+    let walk = Walk::over(plan);
+    let mut kept = super::memory::kept(&walk, homes, blocks);
+    if plan.hidden_seconds() > 0.0 {
+        let early = longer(walk, plan, Live::ONE);
+        kept.iter_mut().for_each(|(_, most)| *most = most.saturating_add(early));
+    }
     kept
+}
+
+/// How much more is there at the fullest moment for what moves beside computing (bytes).
+fn longer(mut walk: Walk<'_>, plan: &Plan, live: Live) -> u64 {
+    let before = most(&walk, live);
+    beside_computing(&mut walk, plan);
+    most(&walk, live).saturating_sub(before)
 }
 
 /// Lets exchanges wait until what they make is used, or be over when what they are of is made, where more is there than

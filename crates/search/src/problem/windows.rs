@@ -76,10 +76,10 @@ impl Problem {
 ///
 /// If the windows of each were constraints of their own, each would be half full where two problems are half chosen: a
 /// bound by prices on them would be that of half the memory.
-pub(crate) fn align(problems: &mut [Problem]) {
+pub(crate) fn align(problems: Vec<&mut Problem>) {
     // What is there at the windows of all, and which of them are those of each problem.
     let (mut all, mut places): (Vec<u64>, Vec<Vec<usize>>) = (Vec::new(), Vec::new());
-    let needful: Vec<Vec<usize>> = problems.iter().map(Problem::needful).collect();
+    let needful: Vec<Vec<usize>> = problems.iter().map(|it| it.needful()).collect();
     for (problem, needful) in problems.iter().zip(&needful) {
         let own = problem.usual(needful);
         let merged = merged(&all, &own);
@@ -95,7 +95,7 @@ pub(crate) fn align(problems: &mut [Problem]) {
         };
         all = merged.iter().map(most).collect();
     }
-    for ((problem, needful), places) in problems.iter_mut().zip(&needful).zip(&places) {
+    for ((problem, needful), places) in problems.into_iter().zip(&needful).zip(&places) {
         problem.spread(needful, places, all.len());
     }
 }
@@ -159,7 +159,7 @@ mod tests {
             let mut dice = Dice(seed);
             let before: Vec<Problem> = (0..dice.between(1, 3)).map(|_| random(&mut dice)).collect();
             let mut after = before.clone();
-            align(&mut after);
+            align(after.iter_mut().collect());
             let count = after[0].windows.len();
             shared += usize::from(count > 0 && count < before.iter().map(|it| it.windows.len()).sum());
             for (before, after) in before.iter().zip(&after) {
@@ -179,7 +179,7 @@ mod tests {
         for seed in 0..100 {
             let problem = random(&mut Dice(seed));
             let mut all = vec![problem.clone(); 3];
-            align(&mut all);
+            align(all.iter_mut().collect());
             assert_eq!(all[0].windows.len(), problem.needful().len(), "seed {seed}");
             assert!(all.iter().all(|it| *it == all[0]), "seed {seed}");
         }
