@@ -165,13 +165,13 @@ fn check_parts(plan: &Plan, (parts, bundles): &(Parts, Vec<(f64, Vec<usize>)>), 
     }
     let bundled: BTreeSet<usize> = bundles.iter().flat_map(|it| &it.1).copied().collect();
     for (number, transfer) in plan.transfers.iter().enumerate().filter(|it| !bundled.contains(&it.0)) {
-        check(Part::Transfer(number), transfer.seconds);
+        check(Part::Transfer(number), transfer.takes());
     }
     // Together they take less than one by one.
     let rest = |it: &usize| parts.get(&Part::Transfer(*it)).map_or(0.0, |it| it.0);
     let runs = plan.runs();
     let often = |it: usize| f64::from(u32::try_from(runs[it]).unwrap());
-    let alone: f64 = bundled.iter().map(|&it| often(it) * (plan.transfers[it].seconds - rest(&it))).sum();
+    let alone: f64 = bundled.iter().map(|&it| often(it) * (plan.transfers[it].takes() - rest(&it))).sum();
     let together = |(seconds, transfers): &(f64, Vec<usize>)| seconds * often(transfers[0]);
     let saved = alone - bundles.iter().map(together).sum::<f64>();
     if saved < 0.0 {

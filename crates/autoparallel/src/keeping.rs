@@ -17,7 +17,7 @@ pub(crate) fn costs(plan: &Plan, step: &Graph) -> Costs {
         while let Copy::Transferred(transfer) = copy {
             let transfer = &plan.transfers[transfer];
             if matches!(graph.value(transfer.value).source, Source::Result { .. }) {
-                seconds += transfer.seconds;
+                seconds += transfer.takes();
             }
             copy = transfer.from;
         }

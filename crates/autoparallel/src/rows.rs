@@ -40,7 +40,7 @@ pub(crate) fn brings_together(plan: &Plan) -> bool {
             _ => false,
         })
     };
-    let once: f64 = plan.transfers.iter().filter(of_rows).map(|it| it.seconds).sum();
+    let once: f64 = plan.transfers.iter().filter(of_rows).map(Transfer::takes).sum();
     let times = plan.recipe.as_ref().map_or(1, |it| it.micro_batches);
     exact(times) * once > WORTH * plan.seconds()
 }

@@ -64,7 +64,7 @@ pub(crate) fn measure(options: &Exposed, say: &Say<'_>) -> Result<Report, Failur
 /// The plan without what operations and moves take: its programs stay in the order in which they are built.
 fn without_prices(plan: &Plan) -> Plan {
     let mut plan = plan.clone();
-    plan.transfers.iter_mut().for_each(|it| it.seconds = 0.0);
+    plan.transfers.iter_mut().for_each(|it| it.seconds.fill(0.0));
     for assignment in &mut plan.assignments {
         if let Assignment::Computed { seconds, .. } = assignment {
             *seconds = 0.0;

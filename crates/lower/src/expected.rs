@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use plan::{Assignment, Plan};
+use plan::{Assignment, Plan, shared};
 use planner_ir::NodeId;
 
 use crate::action::{Action, Moving, Origin};
@@ -34,7 +34,7 @@ impl Expected {
                 }
                 Assignment::Prepared | Assignment::Computed { .. } => (0, Vec::new()),
             }));
-            moves.extend(plan.transfers.iter().map(|it| shared(known(it.seconds), &it.bytes)));
+            moves.extend(plan.transfers.iter().map(|it| it.seconds.iter().map(|&it| known(it)).collect()));
         }
         Self { nodes, routed, moves }
     }
@@ -81,13 +81,6 @@ pub(crate) fn room<'a>(plans: impl IntoIterator<Item = &'a Plan>, capacity: u64)
 /// A price; a plan that nobody checked may say anything.
 fn known(seconds: f64) -> f64 {
     if seconds.is_finite() { seconds.max(0.0) } else { 0.0 }
-}
-
-/// What each of several moves takes of what they take together, by the bytes that are received.
-fn shared(seconds: f64, bytes: &[u64]) -> Vec<f64> {
-    let all: f64 = bytes.iter().map(|&it| number(it)).sum();
-    let count = number(u64::try_from(bytes.len()).unwrap_or(u64::MAX));
-    bytes.iter().map(|&it| if all > 0.0 { seconds * number(it) / all } else { seconds / count }).collect()
 }
 
 /// A count as a number: what is lost of large ones decides nothing.

@@ -276,7 +276,7 @@ impl Plan {
             _ => 0.0,
         };
         let (source, result) = ((it.value, it.from), (it.value, Copy::Transferred(index)));
-        Exchange { source, result, at, seconds: it.seconds }
+        Exchange { source, result, at, seconds: it.takes() }
     }
 
     /// What happens in each part of a step, in order; given what may be computed while rows are exchanged.
@@ -301,7 +301,7 @@ impl Plan {
                     (None, Phase::Backward) if transfer.travels() => Way::Waited,
                     (None, Phase::Forward | Phase::Backward | Phase::Update) => Way::Alone,
                 };
-                add(Does::Transfer(it), phases[it], transfer.seconds, way);
+                add(Does::Transfer(it), phases[it], transfer.takes(), way);
             }
         };
         for (node, assignment) in graph.node_ids().zip(&self.assignments) {

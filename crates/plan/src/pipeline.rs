@@ -205,9 +205,9 @@ impl Plan {
             // What waits is no gradient of a parameter that could be computed while something else is waited for.
             let in_the_way = transfer.waits && phase == Phase::Gradient && !splits;
             let phase = if in_the_way { Phase::Backward } else { phase };
-            sums[phase as usize] += transfer.seconds;
+            sums[phase as usize] += transfer.takes();
             if kind.is_some() {
-                beside[phase as usize] += transfer.seconds;
+                beside[phase as usize] += transfer.takes();
             }
         }
         let of = |[forward, backward, weight, _]: [f64; 4]| StageTimes { forward, backward, weight };

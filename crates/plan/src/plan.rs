@@ -132,19 +132,34 @@ pub struct Transfer {
     pub layout: Layout,
     /// What all devices together receive in each move, each time that it is made (bytes).
     pub bytes: Vec<u64>,
-    /// What it takes each time that it is made (seconds).
-    pub seconds: f64,
+    /// What each move takes each time that it is made (seconds).
+    pub seconds: Vec<f64>,
     /// Whether it stands in the way though it might run beside computing: there is no room for what it makes before
     /// that is used, or for what it is made from afterwards.
     pub waits: bool,
 }
 
 impl Transfer {
+    /// What all moves take together each time that it is made (seconds).
+    #[must_use]
+    pub fn takes(&self) -> f64 {
+        self.seconds.iter().sum()
+    }
+
     /// Whether something is exchanged, and not only a part of it taken.
     #[must_use]
     pub fn travels(&self) -> bool {
         self.moves.iter().any(|it| !matches!(it, Move::Slice { .. }))
     }
+}
+
+/// What each of several exchanges takes of what they take together, if they go at one rate: by the bytes that are received
+/// (seconds).
+#[must_use]
+pub fn shared(seconds: f64, bytes: &[u64]) -> Vec<f64> {
+    let all: f64 = bytes.iter().map(|&it| exact(it)).sum();
+    let count = exact(u64::try_from(bytes.len()).unwrap_or(u64::MAX));
+    bytes.iter().map(|&it| if all > 0.0 { seconds * exact(it) / all } else { seconds / count }).collect()
 }
 
 /// A part of a step: that which is done for every micro-batch (all of inference), and the update,

@@ -84,7 +84,7 @@ pub(crate) fn example() -> Plan {
             moves: vec![Move::AllReduce { axes: vec![AxisId(0)] }],
             layout: layout("[-,-]"),
             bytes: vec![256],
-            seconds: 1.2e-5,
+            seconds: vec![1.2e-5],
             waits: false,
         }],
         outputs: vec![Copy::Transferred(0)],

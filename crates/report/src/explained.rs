@@ -134,7 +134,7 @@ fn operation(
             value: value_name(&plan.graph, transfer.value),
             moves: transfer.moves.iter().map(planner_ir::Move::name).collect(),
             bytes: transfer.bytes.iter().sum(),
-            seconds: transfer.seconds,
+            seconds: transfer.takes(),
         }
     });
     Some(OperationStory {
@@ -177,7 +177,7 @@ pub fn returned(plan: &Plan) -> Vec<MoveStory> {
         value: value_name(&plan.graph, transfer.value),
         moves: transfer.moves.iter().map(planner_ir::Move::name).collect(),
         bytes: transfer.bytes.iter().sum(),
-        seconds: transfer.seconds,
+        seconds: transfer.takes(),
     };
     unused.map(story).collect()
 }

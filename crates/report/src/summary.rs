@@ -167,7 +167,7 @@ pub fn hidden(plan: &Plan, width: usize) -> Option<String> {
 /// How many exchanges wait for lack of memory that might run beside computing, and what they take in a step (seconds).
 fn waits(plan: &Plan) -> (usize, f64) {
     let waiting = plan.transfers.iter().filter(|it| it.waits);
-    let (count, seconds) = waiting.fold((0, 0.0), |(count, sum), it| (count + 1, sum + it.seconds));
+    let (count, seconds) = waiting.fold((0, 0.0), |(count, sum), it| (count + 1, sum + it.takes()));
     (count, plan.seconds_of(Hidden { forward: seconds, backward: 0.0 }))
 }
 

@@ -61,7 +61,7 @@ type Start = (Copy, usize);
 struct Moved {
     moves: Vec<Move>,
     bytes: Vec<u64>,
-    seconds: f64,
+    seconds: Vec<f64>,
 }
 
 struct Writer<'a> {
@@ -355,7 +355,7 @@ impl Moved {
         Self {
             moves: steps.iter().map(|edge| edge.step.clone()).collect(),
             bytes: steps.iter().map(bytes).collect(),
-            seconds: steps.iter().map(time).sum(),
+            seconds: steps.iter().map(time).collect(),
         }
     }
 }

@@ -37,14 +37,12 @@ pub fn mispriced(plan: &Plan, prices: &dyn Prices) -> Option<String> {
     for (index, transfer) in plan.transfers.iter().enumerate() {
         let type_ = graph.type_of(transfer.value);
         let mut layout = plan.layout(transfer.value, transfer.from).clone();
-        let mut seconds = 0.0;
-        for step in &transfer.moves {
+        for (step, &seconds) in transfer.moves.iter().zip(&transfer.seconds) {
             let Ok(after) = step.apply(&plan.mesh, type_, &layout) else { break };
-            seconds += prices.step(type_, step, &layout, &after);
+            if let Some(wrong) = time_differs(seconds, prices.step(type_, step, &layout, &after)) {
+                return Some(format!("transfer {index} of %{} {wrong}", transfer.value.0));
+            }
             layout = after;
-        }
-        if let Some(wrong) = time_differs(transfer.seconds, seconds) {
-            return Some(format!("transfer {index} of %{} {wrong}", transfer.value.0));
         }
     }
     terms_differ(&plan.estimate, &estimate(plan, prices))

@@ -59,10 +59,10 @@ fn a_plan_has_one_price_in_every_command() {
     let plan = planned(&folder, "plan.json", &["--mesh", "4"]);
     assert!(works(&["check", &plan]).contains("its times are those of the prices of `cpu-4x`"));
     let mut said = plan::json::read(&fs::read(&plan).unwrap()).unwrap();
-    let transfer = said.transfers.iter().position(|it| it.seconds > 0.0).unwrap();
-    let (kept, name) = (said.transfers[transfer].seconds / 10.0, said.transfers[transfer].moves[0].name());
-    let saved = said.transfers[transfer].seconds - kept;
-    said.transfers[transfer].seconds = kept;
+    let transfer = said.transfers.iter().position(|it| it.takes() > 0.0).unwrap();
+    let (kept, name) = (said.transfers[transfer].takes() / 10.0, said.transfers[transfer].moves[0].name());
+    let saved = said.transfers[transfer].takes() - kept;
+    said.transfers[transfer].seconds = plan::shared(kept, &said.transfers[transfer].bytes);
     said.estimate.iter_mut().filter(|it| it.name == name).for_each(|it| it.seconds -= saved);
     said.proof = plan::Proof::Optimal;
     fs::write(&plan, plan::json::write(&said)).unwrap();

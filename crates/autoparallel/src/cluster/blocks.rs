@@ -34,9 +34,9 @@ pub(super) fn costs(plan: &Plan, homes: &[usize], blocks: usize, cost: Option<f6
     let mut waited = Vec::new();
     for (index, (transfer, beside)) in plan.transfers.iter().zip(plan.beside()).enumerate() {
         let (home, phase) = readers.first(plan, homes, transfer.value, Copy::Transferred(index));
-        add(home, phase, (transfer.seconds, beside.is_some()));
+        add(home, phase, (transfer.takes(), beside.is_some()));
         if phase == Phase::Backward && beside.is_none() && transfer.travels() && !transfer.waits {
-            waited.push((home, transfer.seconds));
+            waited.push((home, transfer.takes()));
         }
     }
     for (home, seconds) in waited {

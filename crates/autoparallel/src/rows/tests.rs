@@ -87,7 +87,7 @@ fn moving(step: Move, seconds: f64) -> Plan {
         moves: vec![step],
         layout: Layout::replicated(3),
         bytes: vec![1],
-        seconds,
+        seconds: vec![seconds],
         waits: false,
     };
     plan.transfers.push(moved);

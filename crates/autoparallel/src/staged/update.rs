@@ -146,7 +146,7 @@ impl Moves<'_> {
             if self.phases[it] != Phase::Update || std::mem::replace(&mut self.made[it], true) {
                 break;
             }
-            seconds += self.plan.transfers[it].seconds;
+            seconds += self.plan.transfers[it].takes();
             next = self.plan.transfers[it].from;
         }
         seconds

@@ -25,7 +25,7 @@ fn priced(plan: &Plan, mut of_operation: impl FnMut() -> f64, mut of_move: impl 
             *seconds = of_operation();
         }
     }
-    plan.transfers.iter_mut().for_each(|it| it.seconds = of_move());
+    plan.transfers.iter_mut().for_each(|it| it.seconds.fill_with(&mut of_move));
     plan
 }
 
@@ -253,7 +253,7 @@ fn what_is_waited_for_comes_before_what_runs_beside() {
         let mut plan = priced(&plan, || 1.0, || 0.0);
         for transfer in &mut plan.transfers {
             let of = if transfer.value == weight { of_weight } else { of_activation };
-            transfer.seconds = of;
+            transfer.seconds.fill(of);
         }
         let programs = lower(&roomy(plan, 1 << 20)).unwrap();
         verify(&programs).unwrap();

@@ -167,7 +167,8 @@ impl Sketch {
         }
         walk.finish(to);
         let Walk { moves, bytes, layout, .. } = walk;
-        let transfer = Transfer { value, from: Copy::Made, moves, layout, bytes, seconds: 0.0, waits: false };
+        let (from, seconds) = (Copy::Made, vec![0.0; moves.len()]);
+        let transfer = Transfer { value, from, moves, layout, bytes, seconds, waits: false };
         self.plan.transfers.push(transfer);
         Copy::Transferred(self.plan.transfers.len() - 1)
     }

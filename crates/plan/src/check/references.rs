@@ -95,6 +95,7 @@ fn counts(plan: &Plan, found: &mut Violations) {
     for (index, transfer) in plan.transfers.iter().enumerate() {
         let place = format!("transfer {index}");
         same(&place, "numbers of bytes", transfer.bytes.len(), transfer.moves.len());
+        same(&place, "times", transfer.seconds.len(), transfer.moves.len());
     }
 }
 

@@ -40,7 +40,9 @@ fn times(plan: &Plan, found: &mut Violations) -> f64 {
         }
     }
     for (index, (transfer, runs)) in plan.transfers.iter().zip(runs(plan)).enumerate() {
-        add(&|| format!("transfer {index}"), transfer.seconds, runs, &mut total);
+        for &seconds in &transfer.seconds {
+            add(&|| format!("transfer {index}"), seconds, runs, &mut total);
+        }
     }
     let mut estimate = 0.0;
     for term in &plan.estimate {
@@ -101,11 +103,11 @@ fn hidden(plan: &Plan, found: &mut Violations) {
         let is_for_gradient = read == Phase::Gradient;
         let is_beside = travels && (is_weight || is_gradient || is_for_gradient);
         if read != Phase::Update {
-            sums[part(read)][usize::from(is_beside)] += transfer.seconds;
+            sums[part(read)][usize::from(is_beside)] += transfer.takes();
         }
         match (is_beside, read) {
-            (false, Phase::Gradient) => apart += transfer.seconds,
-            (false, Phase::Backward) if travels => waited += transfer.seconds,
+            (false, Phase::Gradient) => apart += transfer.takes(),
+            (false, Phase::Backward) if travels => waited += transfer.takes(),
             _ => {}
         }
     }

@@ -11,11 +11,13 @@ use super::error::{ReadError, shown};
 use super::file;
 use crate::pin::Pin;
 use crate::plan::{
-    Assignment, Control, Copy, Hidden, Holding, LeftOut, ModelFile, Plan, Proof, SpaceSize, Term, Transfer,
+    Assignment, Control, Copy, Hidden, Holding, LeftOut, ModelFile, Plan, Proof, SpaceSize, Term, Transfer, shared,
 };
 
 type Result<T> = std::result::Result<T, ReadError>;
 
+/// How much the times of moves may differ from what they take together, relative to that.
+const TOLERANCE: f64 = 1e-9;
 /// How many digits, and axes in them, a layout or a partition has at most.
 const MAX_TERMS: usize = 64;
 /// How many loops an operation has at most for each dimension of its operands and results.
@@ -119,13 +121,19 @@ impl Tables {
     }
 
     fn transfer(&self, place: &dyn fmt::Display, it: &file::Transfer) -> Result<Transfer> {
+        let seconds = it.each.clone().unwrap_or_else(|| shared(it.seconds, &it.bytes));
+        let sum: f64 = seconds.iter().sum();
+        if it.each.is_some() && (sum - it.seconds).abs() > TOLERANCE * it.seconds.abs() {
+            let found = format!("times that add up to {sum} seconds");
+            return Err(field(&format!("{place}.each"), found, format!("{}, as `seconds` says", it.seconds)));
+        }
         Ok(Transfer {
             value: ValueId(it.value),
             from: copy(it.from),
             moves: each(&format!("{place}.moves"), &it.moves, |place, _, step| self.step(place, step))?,
             layout: self.layout(&format!("{place}.layout"), it.layout, it.value)?,
             bytes: it.bytes.clone(),
-            seconds: it.seconds,
+            seconds,
             waits: it.waits,
         })
     }

@@ -59,7 +59,8 @@ pub(super) fn body(plan: &Plan) -> file::Body {
         moves: it.moves.iter().map(|step| step_of(mesh, step)).collect(),
         layout: layouts.place(&it.layout),
         bytes: it.bytes.clone(),
-        seconds: it.seconds,
+        seconds: it.takes(),
+        each: (it.moves.len() > 1).then(|| it.seconds.clone()),
         waits: it.waits,
     };
     let pin = |it: &Pin| file::Pin {

@@ -158,6 +158,9 @@ pub(super) struct Transfer {
     pub(super) layout: usize,
     pub(super) bytes: Vec<u64>,
     pub(super) seconds: f64,
+    /// What each of several moves takes of that; where a plan does not say it, they are taken to go at one rate.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(super) each: Option<Vec<f64>>,
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub(super) waits: bool,
 }

@@ -4,7 +4,7 @@ use planner_ir::Phase;
 
 use crate::plan::exact;
 use crate::samples::steps::{Ways, step};
-use crate::{Assignment, Copy, Hidden, Plan};
+use crate::{Assignment, Copy, Hidden, Plan, shared};
 
 /// Lets the copies of gradients that the update reads take the places of those.
 fn carry_what_is_read(plan: &mut Plan) -> usize {
@@ -37,14 +37,14 @@ fn phases_take_as_long_as_all_operations_and_transfers() {
         read += carry_what_is_read(&mut plan);
         let seconds = |number: usize| f64::from(u32::try_from(number).unwrap()) + 1.0;
         for (number, transfer) in plan.transfers.iter_mut().enumerate() {
-            transfer.seconds = 100.0 * seconds(number);
+            transfer.seconds = shared(100.0 * seconds(number), &transfer.bytes);
         }
         for (number, it) in plan.assignments.iter_mut().enumerate() {
             if let Assignment::Computed { seconds: own, .. } = it {
                 *own = seconds(number);
             }
         }
-        let transfers = plan.transfers.iter().zip(plan.runs()).map(|(it, runs)| exact(runs) * it.seconds);
+        let transfers = plan.transfers.iter().zip(plan.runs()).map(|(it, runs)| exact(runs) * it.takes());
         let operations = plan.graph.node_ids().zip(&plan.assignments).map(|(node, it)| match it {
             Assignment::Computed { seconds, .. } => exact(plan.graph.runs(node)) * seconds,
             Assignment::Prepared => 0.0,

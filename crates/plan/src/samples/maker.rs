@@ -8,6 +8,7 @@ use planner_ir::{
 };
 
 use super::temporal;
+use crate::shared;
 use crate::{
     Assignment, Copy, Hidden, MachineName, ModelFile, Part, Plan, Proof, SpaceSize, Term, Transfer,
     bytes_of_steps,
@@ -266,6 +267,7 @@ fn made(
         before = after;
     }
     let layout = layout.clone();
+    let seconds = shared(seconds, &bytes);
     plan.transfers.push(Transfer { value, from, moves, layout, bytes, seconds, waits: false });
     Copy::Transferred(plan.transfers.len() - 1)
 }
@@ -369,7 +371,7 @@ pub(super) fn estimate(plan: &Plan) -> Vec<Term> {
         }
     }
     for (transfer, often) in plan.transfers.iter().zip(plan.runs()) {
-        add(transfer.moves[0].name(), transfer.seconds * runs(often));
+        add(transfer.moves[0].name(), transfer.takes() * runs(often));
     }
     terms
 }

@@ -15,6 +15,6 @@ pub(super) fn priced(plan: &Plan, seed: u32) -> Plan {
             *seconds = next();
         }
     }
-    plan.transfers.iter_mut().for_each(|it| it.seconds = next());
+    plan.transfers.iter_mut().for_each(|it| it.seconds.fill_with(&mut next));
     plan
 }

@@ -57,7 +57,7 @@ pub(crate) fn wait(plan: &mut Plan, live: Live, room: u64) -> bool {
         if held.iter().all(|it| *it <= allowed) {
             return true;
         }
-        let lost = |it: &Moved| plan.transfers[it.transfer].seconds / real(it.bytes.max(1));
+        let lost = |it: &Moved| plan.transfers[it.transfer].takes() / real(it.bytes.max(1));
         moved.sort_by(|a, b| lost(a).total_cmp(&lost(b)).then(a.transfer.cmp(&b.transfer)));
         let mut waits: Vec<&Moved> = Vec::new();
         for it in &moved {

@@ -221,7 +221,7 @@ const ANY: &[Mutant] = &[
     }),
     ("a transfer that takes another time", &["estimate"], |plan, u| {
         let Some(transfer) = transfer(plan, u)? else { return Ok(false) };
-        plan.transfers[transfer].seconds *= 1.5;
+        plan.transfers[transfer].seconds.iter_mut().for_each(|it| *it *= 1.5);
         Ok(true)
     }),
     (

@@ -136,7 +136,7 @@ pub(super) const TRAINING: &[Mutant] = &[
             return Ok(false);
         }
         let index = u.choose_index(plan.transfers.len())?;
-        let (runs, seconds) = (plan.runs()[index], plan.transfers[index].seconds);
+        let (runs, seconds) = (plan.runs()[index], plan.transfers[index].takes());
         let more = seconds * (f64::from(u32::try_from(runs).unwrap()) - 1.0);
         plan.estimate.push(crate::Term { name: "less".to_owned(), seconds: 0.0 });
         plan.estimate.iter_mut().find(|term| term.seconds >= more).unwrap().seconds -= more;
