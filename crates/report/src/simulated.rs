@@ -11,12 +11,15 @@ use cost_models::throughput::Throughput;
 use files::machine;
 use plan::{MachineName, Pipeline, Plan};
 use serde_json::{Value, json};
-use simulate::{Class, Exchanged, Timeline};
+use simulate::{Class, Exchanged, Timeline, Waited, Why};
 
 use crate::throughput;
 
 /// How many classes of ranks are listed for people.
 const LISTED: usize = 16;
+
+/// What part of a step computing waits for something, for that to be listed for people.
+const WORTH: f64 = 1e-3;
 
 /// What a plan or a pipeline says of itself.
 pub struct Planned<'a> {
@@ -95,6 +98,17 @@ fn exchanged_line(it: &Exchanged) -> String {
     format!("  {what:<30} {count:>8} {:>12} {:>12}", seconds(*all), seconds(*exposed))
 }
 
+/// What computing waits for, of a kind.
+fn waited_line(it: &Waited) -> String {
+    let Waited { kind, phase, why, count, seconds: all } = it;
+    let of = match why {
+        Why::Result => "its result",
+        Why::Place => "its place in memory",
+        Why::Turn => "its end, to begin the next turn",
+    };
+    format!("  {:<30} {count:>8} {:>12}  {of}", format!("{kind}, {}", phase.name()), seconds(*all))
+}
+
 /// How a plan went.
 pub struct Simulated<'a> {
     /// What it says of itself.
@@ -117,6 +131,20 @@ pub fn exchanged(timeline: &Timeline<'_>, class: &Class) -> Vec<Value> {
         })
     };
     timeline.exchanged(class).iter().map(one).collect()
+}
+
+/// What the operations of a class of ranks wait for, for programs.
+fn waited(timeline: &Timeline<'_>, class: &Class) -> Vec<Value> {
+    let one = |it: &Waited| {
+        json!({
+            "kind": it.kind,
+            "phase": it.phase.name(),
+            "why": it.why.name(),
+            "count": it.count,
+            "seconds": it.seconds,
+        })
+    };
+    timeline.waited(class).iter().map(one).collect()
 }
 
 impl Simulated<'_> {
@@ -172,7 +200,8 @@ impl Simulated<'_> {
         text
     }
 
-    /// Communication of the class of ranks that has most of it exposed, by kind: nothing if there is none.
+    /// Communication of the class of ranks that has most of it exposed, by kind, and what its operations wait for:
+    /// nothing if there is none.
     fn exchanged(&self) -> Vec<String> {
         let most = self.timeline.classes.iter().max_by(|a, b| a.exposed.total_cmp(&b.exposed));
         let Some(class) = most else { return Vec::new() };
@@ -180,6 +209,12 @@ impl Simulated<'_> {
         if let Some(&first) = class.ranks.first().filter(|_| !lines.is_empty()) {
             lines
                 .insert(0, format!("\ncommunication of rank {first:<10}    count         time      exposed"));
+            let waited = self.timeline.waited(class).into_iter();
+            let mut waited = waited.filter(|it| it.seconds > WORTH * self.timeline.seconds).peekable();
+            if waited.peek().is_some() {
+                lines.push(format!("\ncomputing of rank {first} waits for {:>18} {:>12}", "count", "time"));
+                lines.extend(waited.map(|it| waited_line(&it)));
+            }
         }
         lines
     }
@@ -251,6 +286,7 @@ impl Simulated<'_> {
         let class = |class: &Class| {
             let mut value = json!({
                 "exchanged": exchanged(timeline, class),
+                "waited": waited(timeline, class),
                 "ranks": class.ranks,
                 "seconds": class.seconds,
                 "computing_seconds": class.computing,

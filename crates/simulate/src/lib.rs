@@ -17,6 +17,7 @@ mod precedence; // what comes before what on a rank
 mod unroll; // programs as a schedule
 mod timeline; // what ranks do when
 mod exchanged; // what they exchange, by kind
+mod waiting; // what computing waits for, and why
 mod memory; // what a rank holds over time
 mod trace; // timelines in the trace event format
 mod chakra; // timelines as execution traces of Chakra
@@ -34,6 +35,7 @@ pub use timeline::{
     Class, SimulateError, Span, Timeline, common, simulate, simulate_cluster, simulate_each, simulate_grouped,
 };
 pub use trace::{memory_trace, trace};
+pub use waiting::{Waited, Why};
 
 #[cfg(test)]
 mod tests;

@@ -5,26 +5,38 @@ use std::collections::{BTreeMap, BTreeSet};
 use lower::{Instruction, Program, Stream};
 use planner_ir::Phase;
 
-use crate::precedence::{Precedence, Step, walk};
+use crate::precedence::{Order, Precedence, Step, walk};
 use crate::timeline::{Class, Span, Timeline};
 
 /// Why an operation waits for something.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Why {
     /// It uses what that makes.
-    Value,
-    /// It takes a place that that still reads or writes.
+    Result,
+    /// It writes where that still reads or writes.
     Place,
-    /// A micro-batch begins when all of the one before is over.
+    /// A micro-batch begins when all of the one before is over, and the update after the last one.
     Turn,
+}
+
+impl Why {
+    /// What it is called.
+    #[must_use]
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Result => "result",
+            Self::Place => "place",
+            Self::Turn => "turn",
+        }
+    }
 }
 
 /// What computing waits for, of a kind.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Waited {
-    /// What is waited for, as [`crate::Exchanged`] calls it; `operation` where another part of a step computes it.
+    /// What is waited for, as [`crate::Exchanged`] calls it.
     pub kind: &'static str,
-    /// For which part of a training step.
+    /// For which part of a training step that is.
     pub phase: Phase,
     /// Why.
     pub why: Why,
@@ -35,40 +47,37 @@ pub struct Waited {
 }
 
 impl Timeline<'_> {
-    /// What the operations of a rank of a class wait for, longest first: of all that an operation waits for, what is over
-    /// last.
+    /// What the operations of a rank of a class wait for while nothing else is computed, longest first: of all that an
+    /// operation waits for, that which is over last. Together that is the time until the last operation is over, less
+    /// what is computed. One by one, nothing waits for anything but its turn, and nothing is said.
     pub fn waited(&self, class: &Class) -> Vec<Waited> {
+        if self.order == Order::OneByOne {
+            return Vec::new();
+        }
         let program = self.program(class);
         let spans: Vec<Span> = self.spans(class).collect();
         let mut precedence = Precedence::start(program, self.order);
-        let (mut next, mut over, mut turns) = (0, 0.0_f64, BTreeSet::new());
+        let (mut next, mut over, mut before_turn) = (0, 0.0_f64, BTreeSet::new());
         let mut waited: BTreeMap<(&'static str, Phase, Why), (usize, f64)> = BTreeMap::new();
         walk(program, &mut |step| match step {
             Step::Turn(turn) => {
                 let before = precedence.turn(turn.as_ref());
-                turns = before.iter().copied().collect();
+                before_turn = before.iter().copied().collect();
                 precedence.starts(before);
             }
             Step::Instruction(index, micro_batch) => {
-                let instruction = &program.instructions[index];
-                let span = spans[next];
+                let (instruction, span) = (&program.instructions[index], spans[next]);
                 if instruction.stream == Stream::Compute {
-                    let last = precedence.before(instruction).into_iter();
-                    let last = last.max_by(|&a: &usize, &b: &usize| spans[a].end.total_cmp(&spans[b].end));
+                    let later = |one: &usize, other: &usize| spans[*one].end.total_cmp(&spans[*other].end);
+                    let last = precedence.before(instruction).into_iter().max_by(later);
                     if let Some(last) = last.filter(|_| span.start > over) {
-                        let cause = &program.instructions[spans[last].instruction];
-                        let kind = match cause.stream {
-                            Stream::Compute => "operation",
-                            _ => cause.action.exchange().unwrap_or("copy"),
-                        };
-                        let why = if turns.contains(&last) { Why::Turn } else { why(program, cause, instruction) };
-                        let sum = waited.entry((kind, cause.phase, why)).or_default();
-                        sum.0 += 1;
-                        if std::env::var("DBGW").is_ok() && micro_batch == 1 {
-                            let c = spans[last];
-                            eprintln!("{:.6} +{:.3}ms {:?} op {} {:?} {} <- {} {:?} {} [{:.6} {:.6}] stream {:?}", span.start, (span.start-over)*1e3, why, index, instruction.phase, name(&instruction.action), c.instruction, cause.phase, name(&cause.action), c.start, c.end, cause.stream);
-                        }
-                        sum.1 += span.start - over;
+                        let of = &program.instructions[spans[last].instruction];
+                        let is_turn = before_turn.contains(&last);
+                        let why = if is_turn { Why::Turn } else { why(program, of, instruction) };
+                        let kind = of.action.exchange().unwrap_or("copy");
+                        let (count, seconds) = waited.entry((kind, of.phase, why)).or_default();
+                        *count += 1;
+                        *seconds += span.start - over;
                     }
                     over = over.max(span.end);
                 }
@@ -83,11 +92,10 @@ impl Timeline<'_> {
     }
 }
 
-/// Why one instruction waits for another.
-fn why(program: &Program, cause: &Instruction, instruction: &Instruction) -> Why {
+/// Why an instruction waits for another that is before it in its turn.
+fn why(program: &Program, of: &Instruction, instruction: &Instruction) -> Why {
     let storage = |buffer| program.lowest(program.buffer(buffer).storage);
-    let made: BTreeSet<_> = cause.action.writes().into_iter().map(storage).collect();
-    if instruction.action.reads().into_iter().any(|it| made.contains(&storage(it))) { Why::Value } else { Why::Place }
+    let made: BTreeSet<_> = of.action.writes().into_iter().map(storage).collect();
+    let reads = instruction.action.reads().into_iter().any(|it| made.contains(&storage(it)));
+    if reads { Why::Result } else { Why::Place }
 }
-
-fn name(a: &lower::Action) -> String { format!("{a:?}").chars().take(110).collect() }
