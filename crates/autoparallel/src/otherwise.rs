@@ -42,7 +42,7 @@ impl Prices for Restricted<'_> {
         self.inner.near(axes)
     }
 
-    fn beside(&self) -> Option<f64> {
+    fn beside(&self) -> Option<plan::Overlap> {
         self.inner.beside()
     }
 

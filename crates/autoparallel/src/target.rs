@@ -57,7 +57,7 @@ impl Prices for TargetPrices<'_> {
         self.machine.near(axes)
     }
 
-    fn beside(&self) -> Option<f64> {
+    fn beside(&self) -> Option<plan::Overlap> {
         self.machine.beside()
     }
 

@@ -11,6 +11,13 @@
 //! A = K + max(B + c W, W + c B)        T = max(A + c H, H + c A)
 //! ```
 //!
+//! Exchanges of either kind may go over the same links, as all do where a mesh has one axis. These are then busy for
+//! `L`, what all exchanges take without their latencies, whatever runs beside what, and with `C` for all that is computed:
+//!
+//! ```text
+//! T ≥ L + c C
+//! ```
+//!
 //! While rows go to experts and come back, what experts of all tokens make can be computed, in both parts: these
 //! exchanges are of `B`, and that is of `W`, wherever it is ([`Graph::meanwhile`]).
 //!
@@ -20,7 +27,7 @@
 
 use planner_ir::{Graph, Phase, Source, ValueId};
 
-use crate::plan::{Plan, Transfer};
+use crate::plan::{Plan, Transfer, exact};
 
 /// A part of a step with a clock of its own.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -46,6 +53,31 @@ impl Clock {
     }
 }
 
+/// How computing and exchanges run beside each other.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Overlap {
+    /// What a second of either costs the other.
+    pub cost: f64,
+    /// How long an exchange takes of which nothing moves, where all exchanges go over the same links (seconds): what is
+    /// left of each has the links for itself.
+    pub latency: Option<f64>,
+}
+
+impl Overlap {
+    /// It costs so much, and exchanges are not in each other's way.
+    #[must_use]
+    pub fn costs(cost: f64) -> Self {
+        Self { cost, latency: None }
+    }
+
+    /// For how long an exchange of so many moves, which takes so long in all, has links for itself that all use (seconds).
+    #[must_use]
+    pub fn on_links(&self, seconds: f64, moves: usize) -> f64 {
+        let moves = exact(u64::try_from(moves).unwrap_or(u64::MAX));
+        self.latency.map_or(0.0, |latency| (seconds - moves * latency).max(0.0))
+    }
+}
+
 /// What is on a clock each time that its part of a step runs (seconds).
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct Load {
@@ -63,10 +95,14 @@ pub struct Load {
     pub ahead: f64,
     /// Gradients that are summed behind.
     pub behind: f64,
+    /// Of `alone`, what is exchanged.
+    pub blocking: f64,
+    /// For how long all exchanges, but for rows that are routed, have links for themselves that all use.
+    pub links: f64,
 }
 
 /// How many sums there are of a load, of which the longest is what it takes.
-pub const SUMS: usize = 4;
+pub const SUMS: usize = 5;
 
 impl Load {
     /// What may run beside computing (seconds).
@@ -94,34 +130,39 @@ impl Load {
     }
 
     /// The sums of which the longest is what all takes, if a second of either costs the other so much: with what
-    /// computing waits for and with gradients of parameters, with what may run beside it and beside that (seconds).
+    /// computing waits for and with gradients of parameters, with what may run beside it and beside that; and what links
+    /// carry, where all exchanges go over the same (seconds).
     #[must_use]
-    pub fn sums(&self, cost: f64) -> [f64; SUMS] {
+    pub fn sums(&self, overlap: Overlap) -> [f64; SUMS] {
+        let Overlap { cost, latency } = overlap;
         let (waited, apart) = (self.waits(), self.computes());
         let [waits, computes] =
             [waited + cost * apart, apart + cost * waited].map(|longer| self.alone + longer);
         let beside = self.beside();
-        [waits + cost * beside, computes + cost * beside, beside + cost * waits, beside + cost * computes]
+        let computing = self.alone - self.blocking + apart;
+        let links = if latency.is_some() { self.links + cost * computing } else { 0.0 };
+        [waits + cost * beside, computes + cost * beside, beside + cost * waits, beside + cost * computes, links]
     }
 
     /// How much less than the sum all takes, if a second of either costs the other so much; nothing where they do not
     /// run beside each other (seconds).
     #[must_use]
-    pub fn hidden(&self, cost: Option<f64>) -> f64 {
-        let takes = |cost: f64| self.sums(cost).into_iter().fold(0.0, f64::max);
-        cost.filter(|cost| *cost < 1.0).map_or(0.0, |cost| (self.all() - takes(cost)).max(0.0))
+    pub fn hidden(&self, overlap: Option<Overlap>) -> f64 {
+        let takes = |overlap: Overlap| self.sums(overlap).into_iter().fold(0.0, f64::max);
+        overlap.filter(|it| it.cost < 1.0).map_or(0.0, |overlap| (self.all() - takes(overlap)).max(0.0))
     }
 
     /// The same where gradients of parameters are computed by themselves, beside nothing that is waited for.
     #[must_use]
     pub fn one_by_one(self) -> Self {
-        Self { alone: self.alone + self.waited + self.apart, waited: 0.0, apart: 0.0, ..self }
+        let (alone, blocking) = (self.alone + self.waited + self.apart, self.blocking + self.waited);
+        Self { alone, blocking, waited: 0.0, apart: 0.0, ..self }
     }
 
     /// The most that could be hidden, if nothing cost anything (seconds).
     #[must_use]
     pub fn most_hidden(&self) -> f64 {
-        self.hidden(Some(0.0))
+        self.hidden(Some(Overlap::costs(0.0)))
     }
 }
 

@@ -10,7 +10,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use planner_ir::{Meanwhile, NodeId, Phase, Source, ValueId};
 
-use crate::clocks::{Beside, Clock, Load};
+use crate::clocks::{Beside, Clock, Load, Overlap};
 use crate::plan::{Assignment, Copy, Hidden, Plan};
 
 /// An exchange that may run beside computing.
@@ -33,6 +33,10 @@ pub struct Lanes {
     pub starts: Vec<(f64, NodeId)>,
     /// What stands in the way (seconds).
     pub alone: f64,
+    /// What of that is exchanged (seconds).
+    pub blocking: f64,
+    /// For how long all exchanges, but for rows that are routed, have links for themselves that all use (seconds).
+    pub links: f64,
     /// How much less that is for what is computed while something is waited for (seconds).
     pub within: f64,
     /// Weights that are fetched, in the order in which they are used.
@@ -51,7 +55,8 @@ impl Lanes {
     #[must_use]
     pub fn load(&self) -> Load {
         let sum = |exchanges: &[Exchange]| exchanges.iter().map(|it| it.seconds).sum();
-        Load { alone: self.alone, ahead: sum(&self.ahead), behind: sum(&self.behind), ..Load::default() }
+        let (ahead, behind) = (sum(&self.ahead), sum(&self.behind));
+        Load { alone: self.alone, ahead, behind, blocking: self.blocking, ..Load::default() }
     }
 
     /// Adds an exchange beside what stands in the way.
@@ -68,12 +73,16 @@ impl Lanes {
     /// The part takes no less than, for each exchange behind, what stands in the way until it could begin, and it and
     /// all after it, one after another, without the last where what follows goes on beside that; and for each ahead, it
     /// and all before it, and what stands in the way from its use on. What runs beside that meanwhile makes both longer.
+    /// And it takes no less than links that all exchanges use are busy.
     #[must_use]
-    pub fn hidden(&self, cost: Option<f64>) -> f64 {
-        let Some(cost) = cost else { return 0.0 };
+    pub fn hidden(&self, overlap: Option<Overlap>) -> f64 {
+        let Some(Overlap { cost, latency }) = overlap else { return 0.0 };
         let load = self.load();
         let all = load.alone + load.beside();
-        let mut takes = all - load.hidden(Some(cost));
+        let mut takes = all - load.hidden(Some(Overlap::costs(cost)));
+        if latency.is_some() && cost < 1.0 {
+            takes = takes.max(self.links + cost * (load.alone + self.within - load.blocking));
+        }
         // What is under way when what follows begins.
         let last = self.behind.last().filter(|_| self.goes_on).map_or(0.0, |it| it.seconds);
         let mut over = 0.0;
@@ -123,6 +132,8 @@ pub(crate) struct Happens {
     does: Does,
     way: Way,
     seconds: f64,
+    /// How often something is exchanged for it, but for rows that are routed.
+    exchanges: usize,
 }
 
 impl Happens {
@@ -145,9 +156,13 @@ impl Happens {
 }
 
 /// What is on a clock.
-pub(crate) fn load(happens: &[Happens]) -> Load {
+pub(crate) fn load(happens: &[Happens], overlap: Option<Overlap>) -> Load {
     let mut load = Load::default();
     for it in happens {
+        if it.exchanges > 0 {
+            load.links += overlap.map_or(0.0, |overlap| overlap.on_links(it.seconds, it.exchanges));
+            load.blocking += if it.way == Way::Alone { it.seconds } else { 0.0 };
+        }
         let sum = match it.way {
             Way::Alone => &mut load.alone,
             Way::Waited => &mut load.waited,
@@ -210,34 +225,34 @@ fn beside_what_is_waited_for(
 impl Plan {
     /// What is on each clock, in the order of [`Clock::ALL`].
     #[must_use]
-    pub fn loads(&self) -> [Load; 2] {
-        self.happens(&self.graph.meanwhile()).map(|it| load(&it))
+    pub fn loads(&self, overlap: Option<Overlap>) -> [Load; 2] {
+        self.happens(&self.graph.meanwhile()).map(|it| load(&it, overlap))
     }
 
-    /// What runs beside computing, if a second of either costs the other so much.
+    /// What runs beside computing, where both run beside each other so.
     #[must_use]
-    pub fn hidden_at(&self, cost: Option<f64>) -> Hidden {
-        let [forward, backward] = self.lanes(cost).map(|it| it.hidden(cost));
+    pub fn hidden_at(&self, overlap: Option<Overlap>) -> Hidden {
+        let [forward, backward] = self.lanes(overlap).map(|it| it.hidden(overlap));
         Hidden { forward, backward }
     }
 
     /// The same where gradients of parameters are computed by themselves, beside nothing that is waited for.
     #[must_use]
-    pub fn hidden_apart(&self, cost: Option<f64>) -> Hidden {
-        let [forward, backward] = self.lanes_of(cost, Happens::by_itself).map(|it| it.hidden(cost));
+    pub fn hidden_apart(&self, overlap: Option<Overlap>) -> Hidden {
+        let [forward, backward] = self.lanes_of(overlap, Happens::by_itself).map(|it| it.hidden(overlap));
         Hidden { forward, backward }
     }
 
-    /// What each part of a step has on its lanes, in the order of [`Clock::ALL`], if a second of what runs beside
-    /// something costs that so much; nothing runs beside what is waited for without.
+    /// What each part of a step has on its lanes, in the order of [`Clock::ALL`], where computing and exchanges run beside
+    /// each other so; nothing runs beside what is waited for without.
     #[must_use]
-    pub fn lanes(&self, cost: Option<f64>) -> [Lanes; 2] {
-        self.lanes_of(cost, |it| it)
+    pub fn lanes(&self, overlap: Option<Overlap>) -> [Lanes; 2] {
+        self.lanes_of(overlap, |it| it)
     }
 
-    fn lanes_of(&self, cost: Option<f64>, own: impl Fn(Happens) -> Happens) -> [Lanes; 2] {
+    fn lanes_of(&self, overlap: Option<Overlap>, own: impl Fn(Happens) -> Happens) -> [Lanes; 2] {
         let goes_on = self.graph.training.as_ref().is_some_and(|it| it.micro_batches == 1);
-        let less = cost.map_or(0.0, |cost| (1.0 - cost).max(0.0));
+        let less = overlap.map_or(0.0, |it| (1.0 - it.cost).max(0.0));
         // When what each operation makes is there.
         let mut made = vec![0.0; self.graph.nodes.len()];
         let meanwhile = self.graph.meanwhile();
@@ -246,7 +261,14 @@ impl Plan {
             let happens: Vec<Happens> = happens.into_iter().map(&own).collect();
             let (beside, kept) = beside_what_is_waited_for(&happens, &meanwhile);
             let mut lanes = Lanes { kept, goes_on, ..Lanes::default() };
-            for (Happens { does, way, seconds }, beside) in happens.into_iter().zip(beside) {
+            for (Happens { does, way, seconds, exchanges }, beside) in happens.into_iter().zip(beside) {
+                if exchanges > 0 {
+                    lanes.links += overlap.map_or(0.0, |overlap| overlap.on_links(seconds, exchanges));
+                }
+                let is_in_the_way = matches!(way, Way::Alone | Way::Waited) && exchanges > 0;
+                if is_in_the_way || way == Way::Routed {
+                    lanes.blocking += seconds;
+                }
                 // Of two that run beside each other, what is computed takes so much less.
                 let is_computed = matches!(way, Way::Apart | Way::Meanwhile);
                 let within = if is_computed { less * beside } else { 0.0 };
@@ -289,7 +311,11 @@ impl Plan {
         let mut done = BTreeSet::new();
         let mut add = |does: Does, phase: Phase, seconds: f64, way: Way| {
             let Some(clock) = Clock::of(phase) else { return };
-            happens[clock as usize].push(Happens { does, way, seconds });
+            let exchanges = match does {
+                Does::Transfer(it) => self.transfers[it].exchanges(),
+                Does::Node(_) => 0,
+            };
+            happens[clock as usize].push(Happens { does, way, seconds, exchanges });
         };
         let mut transfers = |copy: Copy, add: &mut dyn FnMut(Does, Phase, f64, Way)| {
             for it in self.first_made(copy, &mut done) {

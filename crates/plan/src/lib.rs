@@ -24,7 +24,7 @@ mod words; // what a partition is called
 pub use check::{
     GENERATION_RULES, MAX_DEVICES, PIPELINE_RULES, RULES, check, check_generation, check_pipeline,
 };
-pub use clocks::{Beside, Clock, Load, SUMS, beside};
+pub use clocks::{Beside, Clock, Load, Overlap, SUMS, beside};
 pub use diff::{Change, Diff, Repeated, diff};
 pub use generation::{Cache, Form, Generation, Growth, Kept, Positions, common_divisor};
 pub use lanes::{Exchange, Lanes};

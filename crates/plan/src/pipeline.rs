@@ -194,7 +194,7 @@ impl Plan {
     /// hidden, in a schedule that splits gradients of parameters off or not.
     pub fn phases(&self, splits: bool) -> (StageTimes, f64) {
         let (mut sums, mut beside) = ([0.0; Phase::ALL.len()], [0.0; Phase::ALL.len()]);
-        let loads = self.loads();
+        let loads = self.loads(None);
         for (node, assignment) in self.graph.nodes.iter().zip(&self.assignments) {
             if let Assignment::Computed { seconds, .. } = assignment {
                 sums[node.phase as usize] += seconds;

@@ -140,6 +140,12 @@ pub struct Transfer {
 }
 
 impl Transfer {
+    /// How often something is exchanged for it.
+    #[must_use]
+    pub fn exchanges(&self) -> usize {
+        self.moves.iter().filter(|it| !matches!(it, Move::Slice { .. })).count()
+    }
+
     /// What all moves take together each time that it is made (seconds).
     #[must_use]
     pub fn takes(&self) -> f64 {
@@ -149,7 +155,7 @@ impl Transfer {
     /// Whether something is exchanged, and not only a part of it taken.
     #[must_use]
     pub fn travels(&self) -> bool {
-        self.moves.iter().any(|it| !matches!(it, Move::Slice { .. }))
+        self.exchanges() > 0
     }
 }
 

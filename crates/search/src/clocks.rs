@@ -16,7 +16,7 @@
 //! times. What is left of the gap is closed by plans between two of those found (`planner/mixed.rs`).
 
 use good_lp::{Expression, ProblemVariables, Solution as _, SolverModel, Variable, constraint, variable};
-use plan::{Clock, Load, Plan, Proof, SUMS};
+use plan::{Clock, Load, Overlap, Plan, Proof, SUMS};
 use planner_ir::{Graph, Phase};
 
 use crate::problem::real;
@@ -37,12 +37,15 @@ const FIRST: f64 = 0.5;
 /// By how much shares may differ that are the same but for the rounding of the linear program.
 const ALIKE: f64 = 1e-6;
 
+/// A second of either costs the other as much.
+const NO_OVERLAP: Overlap = Overlap { cost: 1.0, latency: None };
+
 /// A share of each sum, for each clock.
 type Shares = [[f64; SUMS]; 2];
 
 /// All weight on one sum: computing takes longer than what may run beside it, and gradients of parameters longer than
 /// what gradients of values wait for.
-const ONE_SUM: Shares = [[1.0, 0.0, 0.0, 0.0], [0.0, 1.0, 0.0, 0.0]];
+const ONE_SUM: Shares = [[1.0, 0.0, 0.0, 0.0, 0.0], [0.0, 1.0, 0.0, 0.0, 0.0]];
 
 /// How much a second counts of what is on a clock.
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -53,30 +56,42 @@ struct Counts {
     beside: f64,
     routed: f64,
     meanwhile: f64,
+    /// Exchanges that stand in the way.
+    blocking: f64,
+    /// Besides, what an exchange has links for itself that all use.
+    links: f64,
 }
 
 impl Counts {
-    const ONE: Self = Self { alone: 1.0, waited: 1.0, apart: 1.0, beside: 1.0, routed: 1.0, meanwhile: 1.0 };
+    const ONE: Self = Self {
+        alone: 1.0,
+        waited: 1.0,
+        apart: 1.0,
+        beside: 1.0,
+        routed: 1.0,
+        meanwhile: 1.0,
+        blocking: 1.0,
+        links: 0.0,
+    };
 }
 
 /// How much a second counts, for each clock.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(crate) struct Weights {
     counts: [Counts; 2],
-    /// What a second of either costs the other, where one runs beside the other, and whether gradients of parameters
-    /// are a part of their own.
-    cost: Option<(f64, bool)>,
+    /// How one runs beside the other, if it does, and whether gradients of parameters are a part of their own.
+    overlap: Option<(Overlap, bool)>,
 }
 
 impl Weights {
     /// Everything stands in the way.
-    pub(crate) const ONE: Self = Self { counts: [Counts::ONE; 2], cost: None };
+    pub(crate) const ONE: Self = Self { counts: [Counts::ONE; 2], overlap: None };
 
-    fn of(shares: Shares, (cost, splits): (f64, bool)) -> Self {
+    fn of(shares: Shares, (overlap, splits): (Overlap, bool)) -> Self {
         let counts = shares.map(|shares| {
             let of = |load: Load| {
                 let load = if splits { load.one_by_one() } else { load };
-                load.sums(cost).iter().zip(shares).map(|(sum, share)| share * sum).sum()
+                load.sums(overlap).iter().zip(shares).map(|(sum, share)| share * sum).sum()
             };
             Counts {
                 alone: of(Load { alone: 1.0, ..Load::default() }),
@@ -85,18 +100,20 @@ impl Weights {
                 beside: of(Load { behind: 1.0, ..Load::default() }),
                 routed: of(Load { routed: 1.0, ..Load::default() }),
                 meanwhile: of(Load { meanwhile: 1.0, ..Load::default() }),
+                blocking: of(Load { alone: 1.0, blocking: 1.0, ..Load::default() }),
+                links: of(Load { links: 1.0, ..Load::default() }),
             }
         });
-        Self { counts, cost: Some((cost, splits)) }
+        Self { counts, overlap: Some((overlap, splits)) }
     }
 
     /// Weights of which all that the search may come to are means.
     pub(crate) fn corners(&self, routes: Routes) -> Vec<Self> {
-        let Some(cost) = self.cost else { return vec![*self] };
+        let Some(overlap) = self.overlap else { return vec![*self] };
         let end = |sum: usize| std::array::from_fn(|it| if it == sum { 1.0 } else { 0.0 });
-        let [forward, backward] = Clock::ALL.map(|it| sums_of(it, routes));
+        let [forward, backward] = Clock::ALL.map(|it| sums_of(it, routes, overlap.0));
         let pairs = forward.iter().flat_map(|&one| backward.iter().map(move |&other| [one, other]));
-        pairs.map(|pair| Self::of(pair.map(end), cost)).collect()
+        pairs.map(|pair| Self::of(pair.map(end), overlap)).collect()
     }
 
     /// Of what a device does alone, in a phase.
@@ -112,8 +129,19 @@ impl Weights {
         match Clock::of(phase) {
             Some(clock) if is_beside => self.counts[clock as usize].beside,
             Some(Clock::Backward) if phase == Phase::Backward => self.counts[Clock::Backward as usize].waited,
+            Some(Clock::Forward) => self.counts[Clock::Forward as usize].blocking,
             _ => self.alone(phase),
         }
+    }
+
+    /// Besides, of what an exchange for something in a phase has links for itself that all use.
+    pub(crate) fn on_links(&self, phase: Phase) -> f64 {
+        Clock::of(phase).map_or(0.0, |clock| self.counts[clock as usize].links)
+    }
+
+    /// How long that is, of an exchange of so many moves that takes so long (seconds).
+    pub(crate) fn links_for(&self, seconds: f64, moves: usize) -> f64 {
+        self.overlap.map_or(0.0, |(overlap, _)| overlap.on_links(seconds, moves))
     }
 
     /// Of rows that are routed for something in a phase.
@@ -129,17 +157,22 @@ impl Weights {
     /// No less than any.
     pub(crate) fn most(&self) -> f64 {
         let all = self.counts.iter();
-        let all = all.flat_map(|it| [it.alone, it.waited, it.apart, it.beside, it.routed, it.meanwhile]);
-        all.fold(0.0, f64::max)
+        let most = |it: &Counts| {
+            let exchanged = it.waited.max(it.beside).max(it.blocking).max(it.apart) + it.links;
+            [it.alone, it.routed, it.meanwhile].into_iter().fold(exchanged, f64::max)
+        };
+        all.map(most).fold(0.0, f64::max)
     }
 }
 
 /// The sums of a clock that may be its longest one: nothing but rows that are routed is waited for in the loss while
 /// something else can be computed.
-fn sums_of(clock: Clock, routes: Routes) -> &'static [usize] {
-    match (clock, routes) {
-        (Clock::Forward, Routes::Nothing) => &[0, 2],
-        (Clock::Forward, Routes::Rows) | (Clock::Backward, _) => &[0, 1, 2, 3],
+fn sums_of(clock: Clock, routes: Routes, overlap: Overlap) -> &'static [usize] {
+    match (clock, routes, overlap.latency) {
+        (Clock::Forward, Routes::Nothing, None) => &[0, 2],
+        (Clock::Forward, Routes::Nothing, Some(_)) => &[0, 2, 4],
+        (Clock::Forward, Routes::Rows, None) | (Clock::Backward, _, None) => &[0, 1, 2, 3],
+        (Clock::Forward, Routes::Rows, Some(_)) | (Clock::Backward, _, Some(_)) => &[0, 1, 2, 3, 4],
     }
 }
 
@@ -167,7 +200,7 @@ pub(crate) struct Taken {
 
 impl Taken {
     /// Of a plan that takes so long, in which gradients of parameters are a part of their own or not.
-    pub(crate) fn of(plan: &Plan, seconds: f64, splits: bool) -> Self {
+    pub(crate) fn of(plan: &Plan, seconds: f64, (overlap, splits): (Option<Overlap>, bool)) -> Self {
         let runs = real(plan.graph.training.as_ref().map_or(1, |training| training.micro_batches));
         let all = |it: Load| Load {
             alone: runs * it.alone,
@@ -177,20 +210,22 @@ impl Taken {
             meanwhile: runs * it.meanwhile,
             ahead: runs * it.ahead,
             behind: runs * it.behind,
+            blocking: runs * it.blocking,
+            links: runs * it.links,
         };
         let own = |it: Load| if splits { it.one_by_one() } else { it };
-        Self { loads: plan.loads().map(all).map(own), seconds }
+        Self { loads: plan.loads(overlap).map(all).map(own), seconds }
     }
 
-    /// Which sum of a clock is the longest, if a second of either costs the other so much.
-    pub(crate) fn longest(&self, clock: Clock, cost: f64) -> usize {
-        let sums = self.loads[clock as usize].sums(cost);
+    /// Which sum of a clock is the longest, where both run beside each other so.
+    pub(crate) fn longest(&self, clock: Clock, overlap: Overlap) -> usize {
+        let sums = self.loads[clock as usize].sums(overlap);
         let longer = |&one: &usize, &other: &usize| sums[one].total_cmp(&sums[other]).then(other.cmp(&one));
-        sums_of(clock, Routes::Rows).iter().copied().max_by(longer).unwrap_or(0)
+        sums_of(clock, Routes::Rows, overlap).iter().copied().max_by(longer).unwrap_or(0)
     }
 
-    fn sums(&self, cost: f64) -> Sums {
-        let clocks = self.loads.map(|it| it.sums(cost));
+    fn sums(&self, overlap: Overlap) -> Sums {
+        let clocks = self.loads.map(|it| it.sums(overlap));
         Sums { clocks, rest: self.seconds - clocks.iter().map(longest).sum::<f64>() }
     }
 }
@@ -237,7 +272,7 @@ pub(crate) enum Left {
 /// The weights that are tried one after another, and what came of them.
 #[derive(Clone, Debug)]
 pub(crate) struct Clocks {
-    cost: Option<f64>,
+    overlap: Option<Overlap>,
     splits: bool,
     /// `λ` of each clock: those to try, and those that were tried.
     shares: Shares,
@@ -254,12 +289,12 @@ pub(crate) struct Clocks {
 }
 
 impl Clocks {
-    /// Clocks where a second of either costs the other so much, and gradients of parameters are a part of their own or
-    /// not; none where nothing runs beside anything.
-    pub(crate) fn new(cost: Option<f64>, splits: bool) -> Self {
-        let cost = cost.filter(|cost| *cost < 1.0);
+    /// Clocks where both run beside each other so, and gradients of parameters are a part of their own or not; none where
+    /// nothing runs beside anything.
+    pub(crate) fn new(overlap: Option<Overlap>, splits: bool) -> Self {
+        let overlap = overlap.filter(|it| it.cost < 1.0);
         Self {
-            cost,
+            overlap,
             splits,
             shares: ONE_SUM,
             tried: Vec::new(),
@@ -274,7 +309,7 @@ impl Clocks {
 
     /// The weights to try.
     pub(crate) fn weights(&self) -> Weights {
-        self.cost.map_or(Weights::ONE, |cost| Weights::of(self.shares, (cost, self.splits)))
+        self.overlap.map_or(Weights::ONE, |overlap| Weights::of(self.shares, (overlap, self.splits)))
     }
 
     /// Whether others are worth trying after a plan that takes this, and a bound (seconds).
@@ -317,12 +352,12 @@ impl Clocks {
 
     /// Which sum of a plan is the longest of a clock.
     pub(crate) fn longest(&self, taken: &Taken, clock: Clock) -> usize {
-        taken.longest(clock, self.cost.unwrap_or(1.0))
+        taken.longest(clock, self.overlap.unwrap_or(NO_OVERLAP))
     }
 
     /// The sums of a plan.
     pub(crate) fn sums(&self, taken: &Taken) -> Sums {
-        taken.sums(self.cost.unwrap_or(1.0))
+        taken.sums(self.overlap.unwrap_or(NO_OVERLAP))
     }
 
     /// What a plan weighs by the weights that were tried (seconds).
@@ -344,18 +379,18 @@ impl Clocks {
 
     /// Whether plan and bound meet, nearly.
     pub(crate) fn is_settled(&self) -> bool {
-        self.cost.is_none() || self.gap() <= SETTLED
+        self.overlap.is_none() || self.gap() <= SETTLED
     }
 
     /// The shares by which the least of what the plans seen weigh is highest, and how much that is (seconds): of those
     /// no further than this from the centre.
     fn highest(&self, reach: f64) -> Option<(Shares, f64)> {
-        let cost = self.cost?;
+        let overlap = self.overlap?;
         let unit = self.time;
         let mut variables = ProblemVariables::new();
         let mut shares: Vec<(Clock, usize, Variable)> = Vec::new();
         for clock in Clock::ALL {
-            for &sum in sums_of(clock, self.routes()) {
+            for &sum in sums_of(clock, self.routes(), overlap) {
                 let it = self.centre[clock as usize][sum];
                 let near = variable().min((it - reach).max(0.0)).max((it + reach).min(1.0));
                 shares.push((clock, sum, variables.add(near)));
@@ -364,7 +399,7 @@ impl Clocks {
         let least = variables.add(variable().min(0.0));
         let mut model = variables.maximise(least).using(crate::ilp::solver);
         for taken in &self.seen {
-            let sums = taken.sums(cost);
+            let sums = taken.sums(overlap);
             let mut weighs = Expression::from(sums.rest / unit);
             for &(clock, sum, share) in &shares {
                 weighs += sums.clocks[clock as usize][sum] / unit * share;
@@ -401,7 +436,7 @@ impl Clocks {
 
     /// What is proven of the best plan: what was, where nothing runs beside anything.
     pub(crate) fn proof(&self, plan: &Plan) -> Proof {
-        match self.cost {
+        match self.overlap {
             None => plan.proof,
             Some(_) if self.gap() <= EXACT => Proof::Optimal,
             Some(_) => Proof::Gap { lower_bound: self.bound.min(self.time).min(plan.seconds()) },

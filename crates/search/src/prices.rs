@@ -4,10 +4,11 @@ mod routed; // work whose rows go to where what they use is
 mod steps; // work that is done in time steps
 
 use cost_models::collective;
-use cost_models::machine::Machine;
+use cost_models::machine::{Machine, Wiring};
 use cost_models::topology::{Group, GroupError, Topology};
 use cost_models::units::{Bytes, Seconds};
 use cost_models::work::{self, Rows};
+use plan::Overlap;
 use planner_ir::{AxisId, Digit, Layout, Loops, Mesh, Move, NodeId, Op, Partition, State, Type, Ways};
 
 use crate::ruled::Rules;
@@ -37,9 +38,8 @@ pub trait Prices: Sync {
         1
     }
 
-    /// By how much a second of computing makes longer what is exchanged beside it, and the other way round;
-    /// nothing where one waits for the other.
-    fn beside(&self) -> Option<f64> {
+    /// How computing and exchanges run beside each other; nothing where one waits for the other.
+    fn beside(&self) -> Option<Overlap> {
         None
     }
 
@@ -100,6 +100,18 @@ impl<'a> MachinePrices<'a> {
         self.groups[set].iter().map(|group| price(group).0).fold(0.0, f64::max)
     }
 
+    /// How long the smallest gather of all takes, where all exchanges go over the same links (seconds): along one axis, or
+    /// through one switch.
+    fn latency(&self) -> Option<f64> {
+        let along = (0..).zip(&self.groups).filter(|(set, _): &(u32, _)| set.is_power_of_two());
+        let axes = along.filter(|(_, groups)| groups.iter().any(|it| it.size > 1));
+        let is_switched = self.machine.node.wiring.value == Wiring::Switch;
+        let in_one_switch = is_switched && axes.clone().all(|(_, groups)| groups.iter().all(|it| it.nodes == 1));
+        let all = self.groups.last()?.iter();
+        let least = all.map(|it| collective::ring_all_gather(self.machine, it, Bytes(1)).0).reduce(f64::max);
+        least.filter(|_| axes.count() == 1 || in_one_switch)
+    }
+
     /// The time to copy what a device holds once (seconds).
     fn copy(&self, held: Bytes) -> f64 {
         work::copy(&self.machine.device, held).0
@@ -123,8 +135,9 @@ impl Prices for MachinePrices<'_> {
         if alike { near(first) } else { 1 }
     }
 
-    fn beside(&self) -> Option<f64> {
-        self.machine.transport.cost_beside()
+    fn beside(&self) -> Option<Overlap> {
+        let cost = self.machine.transport.cost_beside()?;
+        Some(Overlap { cost, latency: self.latency() })
     }
 
     fn work(&self, work: &Work<'_>) -> f64 {

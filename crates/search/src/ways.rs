@@ -17,8 +17,8 @@ pub(crate) struct Ways {
     times: Vec<f64>,
     /// `last[from * count + to]`: the number of the last move of the way.
     last: Vec<usize>,
-    /// `travels[from * count + to]`: whether something is exchanged on the way.
-    travels: Vec<bool>,
+    /// `exchanges[from * count + to]`: how often something is exchanged on the way.
+    exchanges: Vec<usize>,
 }
 
 impl Ways {
@@ -27,9 +27,9 @@ impl Ways {
         self.times[from * self.count + to]
     }
 
-    /// Whether devices exchange something on the way from one layout to another.
-    pub(crate) fn travels(&self, from: usize, to: usize) -> bool {
-        self.travels[from * self.count + to]
+    /// How often devices exchange something on the way from one layout to another.
+    pub(crate) fn exchanges(&self, from: usize, to: usize) -> usize {
+        self.exchanges[from * self.count + to]
     }
 
     /// The moves of the cheapest way, as numbers of the edges that it was found among.
@@ -82,12 +82,12 @@ fn find((type_, layouts, edges): Between<'_>, prices: &dyn Prices) -> Ways {
         count,
         times: vec![f64::INFINITY; count * count],
         last: vec![0; count * count],
-        travels: vec![false; count * count],
+        exchanges: vec![0; count * count],
     };
     for from in 0..count {
         let times = &mut ways.times[from * count..][..count];
         let last = &mut ways.last[from * count..][..count];
-        let travels = &mut ways.travels[from * count..][..count];
+        let exchanges = &mut ways.exchanges[from * count..][..count];
         times[from] = 0.0;
         let mut waiting = BinaryHeap::from([Reached { time: 0.0, place: from }]);
         while let Some(Reached { time, place }) = waiting.pop() {
@@ -99,7 +99,8 @@ fn find((type_, layouts, edges): Between<'_>, prices: &dyn Prices) -> Ways {
                 if time < times[to] {
                     times[to] = time;
                     last[to] = edge;
-                    travels[to] = travels[place] || !matches!(edges[edge].step, Move::Slice { .. });
+                    let travels = !matches!(edges[edge].step, Move::Slice { .. });
+                    exchanges[to] = exchanges[place] + usize::from(travels);
                     waiting.push(Reached { time, place: to });
                 }
             }

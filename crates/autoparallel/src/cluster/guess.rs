@@ -9,7 +9,7 @@ use cost_models::topology::Topology;
 use cost_models::units::exact;
 use cost_models::work;
 use files::Failure;
-use plan::{Load, Recompute};
+use plan::{Load, Overlap, Recompute};
 use planner_ir::{
     Contract, ExpertsClass, Graph, Node, OpClass, Phase, RoutedRows, Source, StateKind, numbers,
 };
@@ -185,7 +185,7 @@ impl<'a> Sizes<'a> {
         let turn = work + of_values + of_tokens;
         // Gradients are summed beside computing, where a machine does that.
         let load = Load { alone: runs * turn, behind: of_gradients, ..Load::default() };
-        let hidden = load.hidden(self.machine.transport.cost_beside());
+        let hidden = load.hidden(self.machine.transport.cost_beside().map(Overlap::costs));
         let seconds = runs * turn + (groups - 1.0) * turn / 2.0 + of_gradients - hidden;
         let kept = match setup.recompute {
             Recompute::Nothing => self.kept,

@@ -78,7 +78,7 @@ pub(super) fn part(
         let refused = Refusal::of(errors, &prepared.graph, (homes, *blocks));
         let of_plan = joined_as(&prepared.graph, &plan.graph).nodes;
         let homes: Vec<usize> = of_plan.iter().map(|it| homes[it.0]).collect();
-        let blocks = blocks::costs(plan, &homes, *blocks, prices.beside());
+        let blocks = blocks::costs(plan, &homes, *blocks, prices.beside().map(|it| it.cost));
         let bytes = blocks::crossing(plan, &homes, question.machine().devices_per_node());
         let message = message(question.machine(), setup.mesh.devices(), bytes)?;
         Ok(Part {

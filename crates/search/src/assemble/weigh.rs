@@ -19,23 +19,28 @@ pub(super) enum Pace {
 }
 
 impl Pace {
-    /// How much a second counts of what devices do alone, and of exchanges: where it is not known when, no more than it
-    /// can be then.
-    fn at(self, weights: &Weights) -> [f64; 2] {
+    /// How much a second counts of what devices do alone, of exchanges, and on links that all of these use: where it is not
+    /// known when, no more than it can be then.
+    fn at(self, weights: &Weights) -> [f64; 3] {
         match self {
-            Self::Used { phase, is_beside } => [weights.alone(phase), weights.exchanged(phase, is_beside)],
+            Self::Used { phase, is_beside } => {
+                [weights.alone(phase), weights.exchanged(phase, is_beside), weights.on_links(phase)]
+            }
             // What is made for the loss is used for that first.
             Self::Unknown { made: Some(Phase::Forward) } => {
-                [weights.alone(Phase::Forward).min(weights.alone(Phase::Backward)); 2]
+                let least = |of: &dyn Fn(Phase) -> f64| of(Phase::Forward).min(of(Phase::Backward));
+                let exchanged = least(&|phase| weights.exchanged(phase, false));
+                [least(&|phase| weights.alone(phase)), exchanged, least(&|phase| weights.on_links(phase))]
             }
             // What is made for the gradient of a parameter, or is at rest, may travel beside computing.
             Self::Unknown { made } => {
                 let phases = Phase::ALL
                     .into_iter()
                     .filter(|&it| made != Some(Phase::Backward) || it >= Phase::Backward);
-                phases.fold([f64::INFINITY; 2], |[alone, exchanged], phase| {
+                phases.fold([f64::INFINITY; 3], |[alone, exchanged, links], phase| {
                     let beside = phase == Phase::Gradient || made != Some(Phase::Backward);
-                    [alone.min(weights.alone(phase)), exchanged.min(weights.exchanged(phase, beside))]
+                    let exchanged = exchanged.min(weights.exchanged(phase, beside));
+                    [alone.min(weights.alone(phase)), exchanged, links.min(weights.on_links(phase))]
                 })
             }
         }
@@ -83,8 +88,17 @@ impl Assembled {
             let Moved { ways, from: before, to: after, runs, pace } = &self.moved[moved];
             let pace = pace.at(weights);
             let found = &self.found[*ways];
+            let [alone, exchanged, on_links] = pace;
             let time = |before: usize, after: usize| {
-                pace[usize::from(found.travels(before, after))] * scaled(found.time(before, after), *runs)
+                let seconds = found.time(before, after);
+                match found.exchanges(before, after) {
+                    0 => alone * scaled(seconds, *runs),
+                    _ if on_links <= 0.0 || !seconds.is_finite() => exchanged * scaled(seconds, *runs),
+                    moves => {
+                        let links = weights.links_for(seconds, moves);
+                        exchanged * scaled(seconds, *runs) + on_links * scaled(links, *runs)
+                    }
+                }
             };
             if from == to {
                 let pairs = before.iter().zip(after);

@@ -9,7 +9,7 @@
 
 use std::ops::Range;
 
-use plan::{Assignment, Copy, Lanes, Plan};
+use plan::{Assignment, Copy, Lanes, Overlap, Plan};
 use planner_ir::{NodeId, ValueId};
 
 use super::memory::Walk;
@@ -105,7 +105,7 @@ fn beside_computing(walk: &mut Walk<'_>, plan: &Plan) -> Vec<Moved> {
             all.push(Moved { transfer, moments, bytes });
         }
     };
-    for lanes in plan.lanes(Some(0.0)) {
+    for lanes in plan.lanes(Some(Overlap::costs(0.0))) {
         let load = lanes.load();
         // How much longer it takes for what runs beside it.
         let pace = if load.alone > 0.0 { (load.beside() / load.alone).max(1.0) } else { 1.0 };

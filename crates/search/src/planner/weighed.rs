@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use plan::{Copy, Hidden, Pin, Plan, SpaceSize};
+use plan::{Copy, Hidden, Overlap, Pin, Plan, SpaceSize};
 use rayon::prelude::*;
 use rewrite::{Offer, Space, Spaces};
 
@@ -69,6 +69,8 @@ pub(super) struct Made {
     /// What it would say is hidden if gradients of parameters were a part of their own, and whether they are.
     apart: Hidden,
     splits: bool,
+    /// How computing and exchanges run beside each other.
+    overlap: Option<Overlap>,
 }
 
 /// The plan of least time by weights.
@@ -105,9 +107,10 @@ struct Held {
 impl Made {
     /// Says what of it is hidden.
     fn hide(&mut self, request: &Request<'_>) {
-        let cost = request.prices.beside();
-        self.plan.hidden = self.plan.hidden_at(cost);
-        self.apart = if self.splits { self.plan.hidden_apart(cost) } else { self.plan.hidden };
+        let overlap = request.prices.beside();
+        self.overlap = overlap;
+        self.plan.hidden = self.plan.hidden_at(overlap);
+        self.apart = if self.splits { self.plan.hidden_apart(overlap) } else { self.plan.hidden };
     }
 
     /// What it takes where it is searched for: by the schedule of its stage (seconds).
@@ -117,7 +120,7 @@ impl Made {
 
     /// What is on its clocks.
     pub(super) fn taken(&self) -> Taken {
-        Taken::of(&self.plan, self.seconds(), self.splits)
+        Taken::of(&self.plan, self.seconds(), (self.overlap, self.splits))
     }
 }
 
@@ -323,8 +326,8 @@ impl<'a> Weighed<'a> {
         };
         join(&mut plan, &mut in_place, (request.prices, &composed.places));
         plan.estimate = estimate(&plan, request.prices);
-        let (apart, splits) = (Hidden::default(), request.live.splits());
-        let mut made = Made { plan, variants, choices: choices.clone(), in_place, apart, splits };
+        let (apart, overlap, splits) = (Hidden::default(), None, request.live.splits());
+        let mut made = Made { plan, variants, choices: choices.clone(), in_place, apart, overlap, splits };
         made.hide(request);
         Ok(made)
     }
