@@ -101,11 +101,13 @@ fn hidden(plan: &Plan, found: &mut Violations) {
             _ => false,
         };
         let is_for_gradient = read == Phase::Gradient;
-        let is_beside = travels && (is_weight || is_gradient || is_for_gradient);
+        let is_beside = travels && !transfer.waits && (is_weight || is_gradient || is_for_gradient);
         if read != Phase::Update {
             sums[part(read)][usize::from(is_beside)] += transfer.takes();
         }
         match (is_beside, read) {
+            // It stands in the way.
+            _ if transfer.waits => {}
             (false, Phase::Gradient) => apart += transfer.takes(),
             (false, Phase::Backward) if travels => waited += transfer.takes(),
             _ => {}

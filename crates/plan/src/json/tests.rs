@@ -270,7 +270,7 @@ fn errors_name_place_found_and_expected() {
     check_error(
         &text[..2000],
         expect![
-            "line 49, column 182: the file ends here, expected the rest of a plan: copy the whole file, or make the plan again with `shardloom plan`"
+            "line 49, column 157: the file ends here, expected the rest of a plan: copy the whole file, or make the plan again with `shardloom plan`"
         ],
     );
     check_error(

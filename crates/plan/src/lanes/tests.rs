@@ -3,7 +3,7 @@
 use planner_ir::{Meanwhile, NodeId, ValueId};
 
 use super::{Does, Exchange, Happens, Lanes, Way, beside_what_is_waited_for, load};
-use crate::clocks::{Beside, Load};
+use crate::clocks::{Beside, Load, Overlap};
 use crate::plan::Copy;
 
 /// Numbers from 0 to 9, the same for the same seed.
@@ -55,14 +55,14 @@ fn parts_take_what_two_clocks_say() {
                 }
             }
             let load = lanes.load();
-            let takes = load.alone + load.beside() - lanes.hidden(Some(0.0));
+            let takes = load.alone + load.beside() - lanes.hidden(Some(Overlap::costs(0.0)));
             assert!((takes - computed.max(exchanged)).abs() < 1e-9, "{seed} {is:?}: {takes}, {lanes:?}");
-            longer += usize::from(lanes.hidden(Some(0.0)) < load.hidden(Some(0.0)) - 1e-9);
+            longer += usize::from(lanes.hidden(Some(Overlap::costs(0.0))) < load.hidden(Some(Overlap::costs(0.0))) - 1e-9);
             all += 1;
             // What follows goes on beside the last sum.
             let goes_on = Lanes { goes_on: true, ..lanes };
             let last = goes_on.behind.last().map_or(0.0, |it| it.seconds);
-            let takes = load.alone + load.beside() - goes_on.hidden(Some(0.0));
+            let takes = load.alone + load.beside() - goes_on.hidden(Some(Overlap::costs(0.0)));
             let least = load.alone.max(load.beside());
             assert!(
                 (takes - (computed.max(exchanged) - last).max(least)).abs() < 1e-9,
@@ -84,7 +84,7 @@ fn no_more_is_hidden_than_of_the_sums() {
         let both = Lanes { ahead: ahead.ahead, ..behind };
         let Load { alone, .. } = both.load();
         for cost in [0.0, 0.126, 0.5, 1.0] {
-            let (hidden, most) = (both.hidden(Some(cost)), both.load().hidden(Some(cost)));
+            let (hidden, most) = (both.hidden(Some(Overlap::costs(cost))), both.load().hidden(Some(Overlap::costs(cost))));
             assert!((0.0..=most + 1e-9).contains(&hidden), "{seed} {cost}: {hidden} of {most} and {alone}");
         }
         assert!(both.hidden(None) <= 0.0);
@@ -104,7 +104,7 @@ fn gradients_run_beside_what_is_waited_for_after_them() {
                 let drawn = next();
                 let way = ways.into_iter().zip([2.0, 4.0, 6.0, 8.0, 10.0]).find(|it| drawn < it.1);
                 let (way, _) = way.expect("is below 10");
-                Happens { does: Does::Transfer(0), way, seconds: next() }
+                Happens { does: Does::Transfer(0), way, seconds: next(), exchanges: 0 }
             })
             .collect();
         let (beside, _) = beside_what_is_waited_for(&happens, &[]);
@@ -134,9 +134,9 @@ fn gradients_run_beside_what_is_waited_for_after_them() {
                 "{seed}: {happens:?}, {beside:?}"
             );
         }
-        let load = load(&happens);
+        let load = load(&happens, None);
         let all: f64 = happens.iter().zip(&beside).filter(|it| it.0.way == Way::Waited).map(|it| it.1).sum();
-        assert!(all <= load.hidden(Some(0.0)) + 1e-9);
+        assert!(all <= load.hidden(Some(Overlap::costs(0.0))) + 1e-9);
     }
     assert!(partly > 100, "{partly}");
 }
@@ -153,7 +153,7 @@ fn rows_have_beside_them_what_has_nothing_to_do_with_them() {
         for routed in [0, 10, 20] {
             let it = |number: usize, way: Way, seconds: f64| {
                 let does = Does::Node(NodeId(routed + number));
-                Happens { does, way, seconds }
+                Happens { does, way, seconds, exchanges: 0 }
             };
             let mut own =
                 vec![it(1, Way::Apart, next()), it(0, Way::Routed, next()), it(0, Way::Alone, next())];
@@ -193,7 +193,7 @@ fn rows_have_beside_them_what_has_nothing_to_do_with_them() {
             assert!(beside <= 0.0 || matches!(it.way, Way::Routed | Way::Meanwhile), "{seed}: {it:?}");
         }
         let all: f64 = [0, 10, 20].map(|it| of(it, Way::Routed).1).iter().sum();
-        assert!(all <= load(&happens).hidden(Some(0.0)) + 1e-9, "{seed}");
+        assert!(all <= load(&happens, None).hidden(Some(Overlap::costs(0.0))) + 1e-9, "{seed}");
     }
     assert!(both.iter().all(|&it| it > 100), "{both:?}");
 }

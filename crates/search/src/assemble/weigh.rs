@@ -22,29 +22,34 @@ impl Pace {
     /// How much a second counts of what devices do alone, of exchanges, and on links that all of these use: where it is not
     /// known when, no more than it can be then.
     fn at(self, weights: &Weights) -> [f64; 3] {
+        let at = |phase: Phase, is_beside: bool| {
+            [weights.alone(phase), weights.exchanged(phase, is_beside), weights.on_links(phase)]
+        };
         match self {
-            Self::Used { phase, is_beside } => {
-                [weights.alone(phase), weights.exchanged(phase, is_beside), weights.on_links(phase)]
-            }
+            Self::Used { phase, is_beside } => at(phase, is_beside),
             // What is made for the loss is used for that first.
             Self::Unknown { made: Some(Phase::Forward) } => {
-                let least = |of: &dyn Fn(Phase) -> f64| of(Phase::Forward).min(of(Phase::Backward));
-                let exchanged = least(&|phase| weights.exchanged(phase, false));
-                [least(&|phase| weights.alone(phase)), exchanged, least(&|phase| weights.on_links(phase))]
+                least([Phase::Forward, Phase::Backward].map(|phase| at(phase, false)))
             }
             // What is made for the gradient of a parameter, or is at rest, may travel beside computing.
             Self::Unknown { made } => {
                 let phases = Phase::ALL
                     .into_iter()
                     .filter(|&it| made != Some(Phase::Backward) || it >= Phase::Backward);
-                phases.fold([f64::INFINITY; 3], |[alone, exchanged, links], phase| {
-                    let beside = phase == Phase::Gradient || made != Some(Phase::Backward);
-                    let exchanged = exchanged.min(weights.exchanged(phase, beside));
-                    [alone.min(weights.alone(phase)), exchanged, links.min(weights.on_links(phase))]
-                })
+                let is_beside = |phase| phase == Phase::Gradient || made != Some(Phase::Backward);
+                least(phases.map(|phase| at(phase, is_beside(phase))))
             }
         }
     }
+}
+
+/// What counts no more than any of these: of an exchange, whatever part of it is on links.
+fn least(all: impl IntoIterator<Item = [f64; 3]>) -> [f64; 3] {
+    let none = [f64::INFINITY; 3];
+    let [alone, exchanged, both] = all.into_iter().fold(none, |[alone, exchanged, both], it| {
+        [alone.min(it[0]), exchanged.min(it[1]), both.min(it[1] + it[2])]
+    });
+    [alone, exchanged, both - exchanged]
 }
 
 /// What a table of moves is made of: the ways, the layouts on both sides, how often, and how much a second counts.

@@ -19,15 +19,17 @@ struct Point {
 }
 
 impl Point {
-    fn time(&self, cost: f64) -> f64 {
-        let takes = |load: &Load| load.all() - load.hidden(Some(cost));
+    fn time(&self, overlap: Overlap) -> f64 {
+        let takes = |load: &Load| load.all() - load.hidden(Some(overlap));
         self.update + self.loads.iter().map(takes).sum::<f64>()
     }
 
     fn weighed(&self, weights: &Weights) -> f64 {
         let [forward, backward] = &self.loads;
         let on = |phase: Phase, load: &Load| {
-            weights.alone(phase) * load.alone
+            weights.alone(phase) * (load.alone - load.blocking)
+                + weights.exchanged(Phase::Forward, false) * load.blocking
+                + weights.on_links(phase) * load.links
                 + weights.exchanged(phase, true) * load.beside()
                 + weights.routed(phase) * load.routed
                 + weights.meanwhile(phase) * load.meanwhile
@@ -48,6 +50,7 @@ fn the_least_time_lies_between_bound_and_plan() {
     let (mut optimal, mut gaps) = (0, 0);
     arbtest::arbtest(|u| {
         let cost = f64::from(u.int_in_range(0..=9_u8)?) / 10.0;
+        let overlap = Overlap { cost, latency: u.arbitrary::<bool>()?.then_some(0.0) };
         let routes: bool = u.arbitrary()?;
         let mut points = Vec::new();
         for _ in 0..u.int_in_range(1..=12)? {
@@ -61,21 +64,25 @@ fn the_least_time_lies_between_bound_and_plan() {
                 if !routes {
                     (routed, meanwhile) = (0.0, 0.0);
                 }
-                let load = Load { alone, waited, apart, routed, meanwhile, ahead, behind: 0.0 };
+                // Exchanges of the loss stand in the way.
+                let blocking = if is_backward { 0.0 } else { alone / 2.0 };
+                let links = blocking + waited + ahead;
+                let load =
+                    Load { alone, waited, apart, routed, meanwhile, ahead, behind: 0.0, blocking, links };
                 Ok::<Load, arbtest::arbitrary::Error>(load)
             };
             let loads = [load(false)?, load(true)?];
             points.push(Point { loads, update: number()? });
         }
-        let least = points.iter().map(|it| it.time(cost)).fold(f64::INFINITY, f64::min);
-        let mut clocks = Clocks::new(Some(cost), false);
+        let least = points.iter().map(|it| it.time(overlap)).fold(f64::INFINITY, f64::min);
+        let mut clocks = Clocks::new(Some(overlap), false);
         let mut tried = 0;
         loop {
             let weights = clocks.weights();
             let by = |a: &&Point, b: &&Point| a.weighed(&weights).total_cmp(&b.weighed(&weights));
             let best = points.iter().min_by(by).expect("there is one");
             tried += 1;
-            let taken = Taken { loads: best.loads, seconds: best.time(cost) };
+            let taken = Taken { loads: best.loads, seconds: best.time(overlap) };
             if !clocks.go_on(taken, best.weighed(&weights)) {
                 break;
             }
@@ -87,7 +94,7 @@ fn the_least_time_lies_between_bound_and_plan() {
         } else if !clocks.is_settled() {
             gaps += 1;
         }
-        let hides = points.iter().all(|it| {
+        let hides = overlap.latency.is_none() && points.iter().all(|it| {
             let [forward, backward] = it.loads;
             forward.beside() <= forward.alone
                 && backward.waits() <= backward.computes()
@@ -115,16 +122,17 @@ fn no_weights_are_tried_twice() {
             ahead: dice.time(40),
             ..Load::default()
         };
+        let one_by_one = |load: Load| Load { blocking: 0.0, ..load.one_by_one() };
         let points: Vec<Point> =
-            (0..8).map(|_| Point { loads: [load().one_by_one(), load()], update: load().alone }).collect();
-        let (mut clocks, mut tried) = (Clocks::new(Some(0.125), false), Vec::new());
+            (0..8).map(|_| Point { loads: [one_by_one(load()), load()], update: load().alone }).collect();
+        let (mut clocks, mut tried) = (Clocks::new(Some(Overlap::costs(0.125)), false), Vec::new());
         loop {
             let weights = clocks.weights();
             assert!(!tried.contains(&weights), "seed {seed}: {weights:?} after {tried:?}");
             tried.push(weights);
             let by = |a: &&Point, b: &&Point| a.weighed(&weights).total_cmp(&b.weighed(&weights));
             let best = points.iter().min_by(by).expect("there is one");
-            let taken = Taken { loads: best.loads, seconds: best.time(0.125) + 5.0 };
+            let taken = Taken { loads: best.loads, seconds: best.time(Overlap::costs(0.125)) + 5.0 };
             if !clocks.go_on(taken, best.weighed(&weights)) {
                 break;
             }
@@ -148,16 +156,19 @@ fn no_plan_takes_less_than_by_any_weights() {
         let mesh_ = Mesh::parse(mesh).expect("is a mesh");
         let machine = shipped::named("h100-80g-8x").expect("is a machine");
         let prices = MachinePrices::new(&machine, &mesh_).expect("suits");
-        let cost = prices.beside().expect("exchanges beside computing");
+        let overlap = prices.beside().expect("exchanges beside computing");
+        assert!(overlap.latency.is_some(), "all go through one switch");
         let cut = Cut { graph: &trained.step.graph, sections: &sections };
         let shares = [
             ONE_SUM,
-            [[0.0, 0.0, 1.0, 0.0], [0.0, 0.0, 1.0, 0.0]],
-            [[1.0, 0.0, 0.0, 0.0], [1.0, 0.0, 0.0, 0.0]],
-            [[0.25, 0.0, 0.75, 0.0], [0.25, 0.25, 0.25, 0.25]],
-            [[0.5, 0.0, 0.5, 0.0], [0.0, 0.5, 0.0, 0.5]],
+            [[0.0, 0.0, 1.0, 0.0, 0.0], [0.0, 0.0, 1.0, 0.0, 0.0]],
+            [[1.0, 0.0, 0.0, 0.0, 0.0], [1.0, 0.0, 0.0, 0.0, 0.0]],
+            [[0.25, 0.0, 0.75, 0.0, 0.0], [0.25, 0.25, 0.25, 0.25, 0.0]],
+            [[0.5, 0.0, 0.5, 0.0, 0.0], [0.0, 0.5, 0.0, 0.5, 0.0]],
+            [[0.0, 0.0, 0.0, 0.0, 1.0], [0.0, 0.0, 0.0, 0.0, 1.0]],
+            [[0.5, 0.0, 0.0, 0.0, 0.5], [0.0, 0.25, 0.0, 0.25, 0.5]],
         ];
-        let weights = shares.map(|it| Weights::of(it, (cost, false)));
+        let weights = shares.map(|it| Weights::of(it, (overlap, false)));
         let offer = rewrite::Offer { steps: rewrite::Steps::One, ..Default::default() };
         let known = (&prices as &dyn Prices, &rewrite::Spaces::default(), weights[0]);
         let program = Prepared::new(cut, &mesh_, known, (offer, crate::Live::ONE), (None, &[]));
@@ -189,10 +200,10 @@ fn no_plan_takes_less_than_by_any_weights() {
             };
             join(&mut plan, &mut composed.in_place, (&prices, &composed.places));
             plan.estimate = estimate(&plan, &prices);
-            plan.hidden = plan.hidden_at(Some(cost));
+            plan.hidden = plan.hidden_at(Some(overlap));
             let time = plan.seconds();
             assert!(time >= least.seconds() * (1.0 - SETTLED), "{time} and {}", least.seconds());
-            behind += plan.loads()[Clock::Backward as usize].behind;
+            behind += plan.loads(Some(overlap))[Clock::Backward as usize].behind;
             for other in &chains {
                 let weighed = other.time(&found.choices);
                 assert!(weighed <= time * (1.0 + EXACT), "{mesh}: {weighed} by weights, {time} in all");
@@ -214,8 +225,8 @@ fn blocks_of_two_kinds_are_mixed_where_that_is_faster() {
         plan::check(&plan).expect("obeys the rules");
         let Proof::Gap { lower_bound } = plan.proof else { panic!("{:?}", plan.proof) };
         let machine = shipped::named("h100-80g-8x").expect("is a machine");
-        let cost = machine.transport.cost_beside();
-        let by_sums: f64 = plan.loads().iter().map(|it| it.hidden(cost)).sum();
+        let overlap = machine.transport.cost_beside().map(Overlap::costs);
+        let by_sums: f64 = plan.loads(overlap).iter().map(|it| it.hidden(overlap)).sum();
         let sums = plan.seconds() + plan.hidden_seconds() - by_sums;
         assert!(sums < 1.03 * lower_bound, "{sums} and {lower_bound}");
         assert!((sums..1.06 * lower_bound).contains(&plan.seconds()), "{} and {lower_bound}", plan.seconds());
