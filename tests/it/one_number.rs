@@ -12,7 +12,7 @@ const NEAR: f64 = 0.02;
 
 /// See [the simulator](../../docs/simulator.md).
 const LINKS: &str =
-    "likely: weights are fetched while computing waits for exchanges over the same links, 6 to 15 % more";
+    "likely: weights are fetched while blocks move in time steps over the same links, 19 % more";
 const SMALL: &str = "likely: small exchanges are one, and a plan prices each, 2 to 3 % less";
 
 /// A model of `tests/configs`, how it is planned, and why what is simulated is further away, if it is.

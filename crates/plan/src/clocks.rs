@@ -141,7 +141,13 @@ impl Load {
         let beside = self.beside();
         let computing = self.alone - self.blocking + apart;
         let links = if latency.is_some() { self.links + cost * computing } else { 0.0 };
-        [waits + cost * beside, computes + cost * beside, beside + cost * waits, beside + cost * computes, links]
+        [
+            waits + cost * beside,
+            computes + cost * beside,
+            beside + cost * waits,
+            beside + cost * computes,
+            links,
+        ]
     }
 
     /// How much less than the sum all takes, if a second of either costs the other so much; nothing where they do not

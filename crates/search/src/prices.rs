@@ -106,7 +106,8 @@ impl<'a> MachinePrices<'a> {
         let along = (0..).zip(&self.groups).filter(|(set, _): &(u32, _)| set.is_power_of_two());
         let axes = along.filter(|(_, groups)| groups.iter().any(|it| it.size > 1));
         let is_switched = self.machine.node.wiring.value == Wiring::Switch;
-        let in_one_switch = is_switched && axes.clone().all(|(_, groups)| groups.iter().all(|it| it.nodes == 1));
+        let in_one_switch =
+            is_switched && axes.clone().all(|(_, groups)| groups.iter().all(|it| it.nodes == 1));
         let all = self.groups.last()?.iter();
         let least = all.map(|it| collective::ring_all_gather(self.machine, it, Bytes(1)).0).reduce(f64::max);
         least.filter(|_| axes.count() == 1 || in_one_switch)

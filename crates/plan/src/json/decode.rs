@@ -11,7 +11,8 @@ use super::error::{ReadError, shown};
 use super::file;
 use crate::pin::Pin;
 use crate::plan::{
-    Assignment, Control, Copy, Hidden, Holding, LeftOut, ModelFile, Plan, Proof, SpaceSize, Term, Transfer, shared,
+    Assignment, Control, Copy, Hidden, Holding, LeftOut, ModelFile, Plan, Proof, SpaceSize, Term, Transfer,
+    shared,
 };
 
 type Result<T> = std::result::Result<T, ReadError>;

@@ -288,7 +288,7 @@ fn errors_name_place_found_and_expected() {
     check_error(
         &replaced("\"capacity\": 896", "\"capacity\": 897"),
         expect![
-            "field `checksum`: found `48041ad430dde6bd31faf11eb3719abab3f632902bee1269da6466be1857916e`, expected `c38d4b42568297ec25331e6f85467af67fe8d671ea936e883955a1044390b894` for this content: the plan was changed after it was written; make the plan again with `shardloom plan`"
+            "field `checksum`: found `bd79c301743e7c325793722543fdac265f6bda7cb1ee3dcd5689ddff25271208`, expected `ff052de1521b823f8498147a48dccde56bd7110520edea5908071033a795a8ff` for this content: the plan was changed after it was written; make the plan again with `shardloom plan`"
         ],
     );
     check_error(
@@ -384,4 +384,30 @@ fn deep_plans_are_small_and_read_at_once() {
     assert!(violations.0.iter().all(|it| it.rule == "memory"), "{violations}");
     let checked = start.elapsed();
     println!("{} bytes, written in {written:?}, read in {read:?}, checked in {checked:?}", text.len());
+}
+
+/// Plans from before do not say what each of several moves takes: these go at one rate then. Times that do not add up are
+/// refused.
+#[test]
+fn moves_take_what_is_said_or_go_at_one_rate() {
+    let mut plan = samples::small();
+    let index = plan.transfers.iter().position(|it| it.moves.len() > 1 && it.takes() > 0.0).unwrap();
+    let (bytes, takes) = (plan.transfers[index].bytes.clone(), plan.transfers[index].takes());
+    plan.transfers[index].seconds = vec![takes / 4.0; 1];
+    plan.transfers[index].seconds.resize(bytes.len(), 3.0 * takes / 4.0 / exact_count(bytes.len() - 1));
+    let mut file = value(&plan);
+    let again = read(signed(file.clone()).as_bytes()).unwrap();
+    assert_eq!(again.transfers[index].seconds, plan.transfers[index].seconds);
+    let transfer = |file: &mut Value| file["plan"]["transfers"][index].as_object_mut().unwrap().clone();
+    assert!(transfer(&mut file).contains_key("each"));
+    file["plan"]["transfers"][index].as_object_mut().unwrap().remove("each");
+    let before = read(signed(file.clone()).as_bytes()).unwrap();
+    assert_eq!(before.transfers[index].seconds, crate::shared(takes, &bytes));
+    file["plan"]["transfers"][index]["each"] = vec![takes; bytes.len()].into();
+    let error = read(signed(file).as_bytes()).unwrap_err().to_string();
+    assert!(error.contains(&format!("plan.transfers[{index}].each")), "{error}");
+}
+
+fn exact_count(count: usize) -> f64 {
+    f64::from(u32::try_from(count).unwrap())
 }

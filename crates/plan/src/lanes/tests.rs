@@ -57,7 +57,9 @@ fn parts_take_what_two_clocks_say() {
             let load = lanes.load();
             let takes = load.alone + load.beside() - lanes.hidden(Some(Overlap::costs(0.0)));
             assert!((takes - computed.max(exchanged)).abs() < 1e-9, "{seed} {is:?}: {takes}, {lanes:?}");
-            longer += usize::from(lanes.hidden(Some(Overlap::costs(0.0))) < load.hidden(Some(Overlap::costs(0.0))) - 1e-9);
+            longer += usize::from(
+                lanes.hidden(Some(Overlap::costs(0.0))) < load.hidden(Some(Overlap::costs(0.0))) - 1e-9,
+            );
             all += 1;
             // What follows goes on beside the last sum.
             let goes_on = Lanes { goes_on: true, ..lanes };
@@ -84,11 +86,39 @@ fn no_more_is_hidden_than_of_the_sums() {
         let both = Lanes { ahead: ahead.ahead, ..behind };
         let Load { alone, .. } = both.load();
         for cost in [0.0, 0.126, 0.5, 1.0] {
-            let (hidden, most) = (both.hidden(Some(Overlap::costs(cost))), both.load().hidden(Some(Overlap::costs(cost))));
+            let (hidden, most) =
+                (both.hidden(Some(Overlap::costs(cost))), both.load().hidden(Some(Overlap::costs(cost))));
             assert!((0.0..=most + 1e-9).contains(&hidden), "{seed} {cost}: {hidden} of {most} and {alone}");
         }
         assert!(both.hidden(None) <= 0.0);
     }
+}
+
+/// A part takes no less than links are busy that all exchanges use, and else what it takes without.
+#[test]
+fn parts_take_no_less_than_links_are_busy() {
+    let (mut longer, mut all) = (0, 0);
+    for seed in 0..200 {
+        let (ahead, _) = lanes(seed, Beside::Ahead);
+        let blocking = ahead.alone / 2.0;
+        let links = blocking + ahead.load().beside();
+        let lanes = Lanes { blocking, links, ..ahead };
+        let whole = lanes.alone + lanes.load().beside();
+        for cost in [0.0, 0.126, 0.5] {
+            let apart = Overlap::costs(cost);
+            let takes = |overlap: Overlap| whole - lanes.hidden(Some(overlap));
+            let least = links + cost * (lanes.alone - blocking);
+            let expected = takes(apart).max(least);
+            let found = takes(Overlap { latency: Some(0.0), ..apart });
+            assert!((found - expected).abs() < 1e-9, "{seed} {cost}: {found}, expected {expected}");
+            longer += usize::from(found > takes(apart) + 1e-9);
+            all += 1;
+        }
+    }
+    assert!(longer > 100 && longer < all, "{longer} of {all} take longer for their links");
+    let overlap = Overlap { cost: 0.1, latency: Some(2.0) };
+    assert!((overlap.on_links(7.0, 2) - 3.0).abs() < 1e-12 && overlap.on_links(3.0, 2) <= 0.0);
+    assert!(Overlap::costs(0.1).on_links(7.0, 2) <= 0.0);
 }
 
 /// Of what is waited for, as much has gradients of parameters beside it as were made before it and are not beside

@@ -93,7 +93,8 @@ impl Assembly<'_> {
         };
         let taken = |(&value, (&from, &to)): (&ValueId, (&usize, &usize))| {
             let beside = beside(graph, value, self.known(value), (*phase, true));
-            (at.exchanged(*phase, beside.is_some()) + at.on_links(*phase)).max(at.alone(*phase)) * way(value, from, to)
+            (at.exchanged(*phase, beside.is_some()) + at.on_links(*phase)).max(at.alone(*phase))
+                * way(value, from, to)
         };
         let taken: f64 = operands.iter().zip(own.operands.iter().zip(&other.operands)).map(taken).sum();
         // What uses results is not looked for.

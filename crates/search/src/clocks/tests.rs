@@ -94,13 +94,14 @@ fn the_least_time_lies_between_bound_and_plan() {
         } else if !clocks.is_settled() {
             gaps += 1;
         }
-        let hides = overlap.latency.is_none() && points.iter().all(|it| {
-            let [forward, backward] = it.loads;
-            forward.beside() <= forward.alone
-                && backward.waits() <= backward.computes()
-                && forward.waits() >= forward.computes()
-                && backward.beside() <= backward.alone
-        });
+        let hides = overlap.latency.is_none()
+            && points.iter().all(|it| {
+                let [forward, backward] = it.loads;
+                forward.beside() <= forward.alone
+                    && backward.waits() <= backward.computes()
+                    && forward.waits() >= forward.computes()
+                    && backward.beside() <= backward.alone
+            });
         assert!(!hides || tried == 1 && clocks.gap() <= EXACT);
         Ok(())
     })

@@ -167,3 +167,33 @@ fn products_smaller_than_a_tile_take_as_long_as_a_tile() {
     // Four times as many columns are as many tiles at once as in steps.
     near(price(&cheap, "a=4", F32, [64, 64, 64], "[a,-,-]"), 5.0 + 4.0 * 32.768);
 }
+
+/// All exchanges use the same links along one axis, and behind one switch.
+#[test]
+fn exchanges_share_links_along_one_axis_or_behind_one_switch() {
+    let shares = |name: &str, mesh: &str| {
+        let (machine, mesh) = (shipped::named(name).unwrap(), Mesh::parse(mesh).unwrap());
+        let latency = MachinePrices::new(&machine, &mesh).unwrap().beside().unwrap().latency;
+        assert!(latency.is_none_or(|it| it > 0.0), "{name} {mesh}: {latency:?}");
+        latency.is_some()
+    };
+    for (name, mesh) in [
+        ("h100-80g-8x", "8"),
+        ("h100-80g-8x", "2x4"),
+        ("h100-80g-8x", "2x2x2"),
+        ("h100-80g-16x", "16"),
+        ("h100-80g-16x", "1x16"),
+        ("l40s-48g-8x", "8"),
+    ] {
+        assert!(shares(name, mesh), "{name} {mesh}");
+    }
+    // Within nodes and between them; and through links that join pairs.
+    for (name, mesh) in [
+        ("h100-80g-16x", "2x8"),
+        ("l40s-48g-8x", "2x4"),
+        ("l40s-48g-4x", "2x2"),
+        ("a100-80g-pairs-4x", "2x2"),
+    ] {
+        assert!(!shares(name, mesh), "{name} {mesh}");
+    }
+}
