@@ -70,6 +70,12 @@ impl Overlap {
         Self { cost, latency: None }
     }
 
+    /// The same of a program: in inference nothing is said of links.
+    #[must_use]
+    pub fn of(self, graph: &Graph) -> Self {
+        Self { latency: self.latency.filter(|_| graph.training.is_some()), ..self }
+    }
+
     /// For how long an exchange of so many moves, which takes so long in all, has links for itself that all use (seconds).
     #[must_use]
     pub fn on_links(&self, seconds: f64, moves: usize) -> f64 {

@@ -226,12 +226,14 @@ impl Plan {
     /// What is on each clock, in the order of [`Clock::ALL`].
     #[must_use]
     pub fn loads(&self, overlap: Option<Overlap>) -> [Load; 2] {
+        let overlap = overlap.map(|it| it.of(&self.graph));
         self.happens(&self.graph.meanwhile()).map(|it| load(&it, overlap))
     }
 
     /// What runs beside computing, where both run beside each other so.
     #[must_use]
     pub fn hidden_at(&self, overlap: Option<Overlap>) -> Hidden {
+        let overlap = overlap.map(|it| it.of(&self.graph));
         let [forward, backward] = self.lanes(overlap).map(|it| it.hidden(overlap));
         Hidden { forward, backward }
     }
@@ -239,6 +241,7 @@ impl Plan {
     /// The same where gradients of parameters are computed by themselves, beside nothing that is waited for.
     #[must_use]
     pub fn hidden_apart(&self, overlap: Option<Overlap>) -> Hidden {
+        let overlap = overlap.map(|it| it.of(&self.graph));
         let [forward, backward] = self.lanes_of(overlap, Happens::by_itself).map(|it| it.hidden(overlap));
         Hidden { forward, backward }
     }

@@ -163,6 +163,9 @@ impl Transfer {
 /// (seconds).
 #[must_use]
 pub fn shared(seconds: f64, bytes: &[u64]) -> Vec<f64> {
+    if bytes.len() == 1 {
+        return vec![seconds];
+    }
     let all: f64 = bytes.iter().map(|&it| exact(it)).sum();
     let count = exact(u64::try_from(bytes.len()).unwrap_or(u64::MAX));
     bytes.iter().map(|&it| if all > 0.0 { seconds * exact(it) / all } else { seconds / count }).collect()

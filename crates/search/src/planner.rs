@@ -168,7 +168,8 @@ fn plan_in(
     let spaces = trail(request).map(|it| it.spaces()).unwrap_or_default();
     let asked =
         Asked { request, pins, cuts: &cuts, numbers: &numbers, derive, offer, width, spaces: &spaces };
-    let mut clocks = Clocks::new(request.prices.beside(), request.live.splits());
+    let overlap = request.prices.beside().map(|it| it.of(request.graph));
+    let mut clocks = Clocks::new(overlap, request.live.splits());
     let mut weighed = Weighed::new(asked, clocks.weights())?;
     let Least { made, mut near, mut bound, mut missed, .. } = weighed.least(f64::INFINITY)?;
     let mut taken = made.taken();
