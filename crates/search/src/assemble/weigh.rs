@@ -29,7 +29,8 @@ impl Pace {
             Self::Used { phase, is_beside } => at(phase, is_beside),
             // What is made for the loss is used for that first.
             Self::Unknown { made: Some(Phase::Forward) } => {
-                least([Phase::Forward, Phase::Backward].map(|phase| at(phase, false)))
+                let [alone, _, links] = at(Phase::Backward, false);
+                least([at(Phase::Forward, false), [alone, alone, links]])
             }
             // What is made for the gradient of a parameter, or is at rest, may travel beside computing.
             Self::Unknown { made } => {
