@@ -266,7 +266,8 @@ const ANY: &[Mutant] = &[
         let transfer = &mut plan.transfers[index];
         let place = u.choose_index(transfer.moves.len())?;
         transfer.moves.remove(place);
-        (transfer.bytes.remove(place), transfer.seconds.remove(place));
+        transfer.bytes.remove(place);
+        transfer.seconds.remove(place);
         Ok(!is_right(plan, index))
     }),
     ("another move", &["move", "transfer-layout", "bytes"], |plan, u| {
