@@ -3,7 +3,7 @@
 use std::fmt;
 
 use files::Failure;
-use plan::Plan;
+use plan::{Exchanged, Plan};
 use planner_ir::{
     AxisId, Graph, Layout, LoopId, Loops, Move, NodeId, Op, OpClass, Partition, Phase, Role, State, Type,
     Ways,
@@ -30,7 +30,7 @@ impl Prices for Restricted<'_> {
         if (self.allows)(work) { self.inner.work(work) } else { f64::INFINITY }
     }
 
-    fn exchanged(&self, work: &Work<'_>) -> f64 {
+    fn exchanged(&self, work: &Work<'_>) -> Exchanged {
         self.inner.exchanged(work)
     }
 

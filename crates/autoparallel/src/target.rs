@@ -3,6 +3,7 @@
 use cost_models::machine::Machine;
 use cost_models::quantity;
 use files::{Failure, interrupt};
+use plan::Exchanged;
 use planner_ir::{AxisId, Layout, Mesh, Move, State, Type, Ways};
 use rewrite::Steps;
 use search::problem::SearchError;
@@ -40,7 +41,7 @@ impl Prices for TargetPrices<'_> {
         self.machine.work(work)
     }
 
-    fn exchanged(&self, work: &Work<'_>) -> f64 {
+    fn exchanged(&self, work: &Work<'_>) -> Exchanged {
         self.machine.exchanged(work)
     }
 

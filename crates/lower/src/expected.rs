@@ -26,11 +26,11 @@ impl Expected {
         for plan in plans {
             nodes.extend(plan.assignments.iter().map(|it| match it {
                 Assignment::Prepared => 0.0,
-                Assignment::Computed { seconds, exchanged, .. } => known(*seconds - *exchanged),
+                Assignment::Computed { seconds, exchanged, .. } => known(*seconds - exchanged.rows),
             }));
             routed.extend(plan.assignments.iter().map(|it| match it {
-                Assignment::Computed { operands, bytes, exchanged, .. } if *exchanged > 0.0 => {
-                    (operands.len(), shared(known(*exchanged), bytes))
+                Assignment::Computed { operands, bytes, exchanged, .. } if exchanged.rows > 0.0 => {
+                    (operands.len(), shared(known(exchanged.rows), bytes))
                 }
                 Assignment::Prepared | Assignment::Computed { .. } => (0, Vec::new()),
             }));

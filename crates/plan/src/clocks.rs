@@ -101,9 +101,9 @@ pub struct Load {
     pub ahead: f64,
     /// Gradients that are summed behind.
     pub behind: f64,
-    /// Of `alone`, what is exchanged.
+    /// Of `alone`, `apart` and `meanwhile`, what is exchanged.
     pub blocking: f64,
-    /// For how long all exchanges, but for rows that are routed, have links for themselves that all use.
+    /// For how long all exchanges have links for themselves that all use.
     pub links: f64,
 }
 

@@ -11,7 +11,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use planner_ir::{Meanwhile, NodeId, Phase, Source, ValueId};
 
 use crate::clocks::{Beside, Clock, Load, Overlap};
-use crate::plan::{Assignment, Copy, Hidden, Plan};
+use crate::plan::{Assignment, Copy, Exchanged, Hidden, Plan};
 
 /// An exchange that may run beside computing.
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -35,7 +35,7 @@ pub struct Lanes {
     pub alone: f64,
     /// What of that is exchanged (seconds).
     pub blocking: f64,
-    /// For how long all exchanges, but for rows that are routed, have links for themselves that all use (seconds).
+    /// For how long all exchanges have links for themselves that all use (seconds).
     pub links: f64,
     /// How much less that is for what is computed while something is waited for (seconds).
     pub within: f64,
@@ -132,8 +132,9 @@ pub(crate) struct Happens {
     does: Does,
     way: Way,
     seconds: f64,
-    /// How often something is exchanged for it, but for rows that are routed.
-    exchanges: usize,
+    /// How much of that is exchanged and not computed, and for how long that has links for itself that all use.
+    exchanged: f64,
+    links: f64,
 }
 
 impl Happens {
@@ -156,12 +157,12 @@ impl Happens {
 }
 
 /// What is on a clock.
-pub(crate) fn load(happens: &[Happens], overlap: Option<Overlap>) -> Load {
+pub(crate) fn load(happens: &[Happens]) -> Load {
     let mut load = Load::default();
     for it in happens {
-        if it.exchanges > 0 {
-            load.links += overlap.map_or(0.0, |overlap| overlap.on_links(it.seconds, it.exchanges));
-            load.blocking += if it.way == Way::Alone { it.seconds } else { 0.0 };
+        load.links += it.links;
+        if matches!(it.way, Way::Alone | Way::Apart | Way::Meanwhile) {
+            load.blocking += it.exchanged;
         }
         let sum = match it.way {
             Way::Alone => &mut load.alone,
@@ -227,7 +228,7 @@ impl Plan {
     #[must_use]
     pub fn loads(&self, overlap: Option<Overlap>) -> [Load; 2] {
         let overlap = overlap.map(|it| it.of(&self.graph));
-        self.happens(&self.graph.meanwhile()).map(|it| load(&it, overlap))
+        self.happens(&self.graph.meanwhile(), overlap).map(|it| load(&it))
     }
 
     /// What runs beside computing, where both run beside each other so.
@@ -259,18 +260,16 @@ impl Plan {
         // When what each operation makes is there.
         let mut made = vec![0.0; self.graph.nodes.len()];
         let meanwhile = self.graph.meanwhile();
-        let [forward, backward] = self.happens(&meanwhile);
+        let [forward, backward] = self.happens(&meanwhile, overlap);
         [(forward, false), (backward, goes_on)].map(|(happens, goes_on)| {
             let happens: Vec<Happens> = happens.into_iter().map(&own).collect();
             let (beside, kept) = beside_what_is_waited_for(&happens, &meanwhile);
             let mut lanes = Lanes { kept, goes_on, ..Lanes::default() };
-            for (Happens { does, way, seconds, exchanges }, beside) in happens.into_iter().zip(beside) {
-                if exchanges > 0 {
-                    lanes.links += overlap.map_or(0.0, |overlap| overlap.on_links(seconds, exchanges));
-                }
-                let is_in_the_way = matches!(way, Way::Alone | Way::Waited) && exchanges > 0;
-                if is_in_the_way || way == Way::Routed {
-                    lanes.blocking += seconds;
+            for (Happens { does, way, seconds, exchanged, links }, beside) in happens.into_iter().zip(beside)
+            {
+                lanes.links += links;
+                if !matches!(way, Way::Beside(_)) {
+                    lanes.blocking += exchanged;
                 }
                 // Of two that run beside each other, what is computed takes so much less.
                 let is_computed = matches!(way, Way::Apart | Way::Meanwhile);
@@ -304,23 +303,21 @@ impl Plan {
         Exchange { source, result, at, seconds: it.takes() }
     }
 
-    /// What happens in each part of a step, in order; given what may be computed while rows are exchanged.
-    fn happens(&self, meanwhile: &[Meanwhile]) -> [Vec<Happens>; 2] {
+    /// What happens in each part of a step, in order; given what may be computed while rows are exchanged, and how
+    /// exchanges run beside computing.
+    fn happens(&self, meanwhile: &[Meanwhile], overlap: Option<Overlap>) -> [Vec<Happens>; 2] {
         let graph = &self.graph;
         let meanwhile: BTreeSet<NodeId> =
             meanwhile.iter().flat_map(|it| it.computed.iter().copied()).collect();
         let (beside, phases) = (self.beside(), self.transfer_phases());
         let mut happens = [const { Vec::new() }; 2];
         let mut done = BTreeSet::new();
-        let mut add = |does: Does, phase: Phase, seconds: f64, way: Way| {
-            let Some(clock) = Clock::of(phase) else { return };
-            let exchanges = match does {
-                Does::Transfer(it) => self.transfers[it].exchanges(),
-                Does::Node(_) => 0,
-            };
-            happens[clock as usize].push(Happens { does, way, seconds, exchanges });
+        let mut add = |phase: Phase, it: Happens| {
+            if let Some(clock) = Clock::of(phase) {
+                happens[clock as usize].push(it);
+            }
         };
-        let mut transfers = |copy: Copy, add: &mut dyn FnMut(Does, Phase, f64, Way)| {
+        let mut transfers = |copy: Copy, add: &mut dyn FnMut(Phase, Happens)| {
             for it in self.first_made(copy, &mut done) {
                 let transfer = &self.transfers[it];
                 let way = match (beside[it], phases[it]) {
@@ -330,7 +327,10 @@ impl Plan {
                     (None, Phase::Backward) if transfer.travels() => Way::Waited,
                     (None, Phase::Forward | Phase::Backward | Phase::Update) => Way::Alone,
                 };
-                add(Does::Transfer(it), phases[it], transfer.takes(), way);
+                let (seconds, count) = (transfer.takes(), transfer.exchanges());
+                let exchanged = if count > 0 { seconds } else { 0.0 };
+                let links = overlap.map_or(0.0, |overlap| overlap.on_links(exchanged, count));
+                add(phases[it], Happens { does: Does::Transfer(it), way, seconds, exchanged, links });
             }
         };
         for (node, assignment) in graph.node_ids().zip(&self.assignments) {
@@ -342,10 +342,15 @@ impl Plan {
                 Phase::Forward | Phase::Backward if meanwhile.contains(&node) => Way::Meanwhile,
                 Phase::Forward | Phase::Backward | Phase::Update => Way::Alone,
             };
-            if *exchanged > 0.0 {
-                add(Does::Node(node), phase, *exchanged, Way::Routed);
+            let Exchanged { rows, links } = *exchanged;
+            let own =
+                Happens { does: Does::Node(node), way, seconds: *seconds - rows, exchanged: 0.0, links: 0.0 };
+            if rows > 0.0 {
+                add(phase, Happens { way: Way::Routed, seconds: rows, exchanged: rows, links, ..own });
+                add(phase, own);
+            } else {
+                add(phase, Happens { exchanged: links, links, ..own });
             }
-            add(Does::Node(node), phase, *seconds - *exchanged, way);
         }
         // What takes the place of a state, or is returned.
         (0..self.transfers.len()).for_each(|it| transfers(Copy::Transferred(it), &mut add));

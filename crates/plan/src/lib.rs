@@ -33,8 +33,8 @@ pub use pattern::matches;
 pub use pin::{Pin, is_called};
 pub use pipeline::{Arrival, Crossing, Pipeline, Stage, Waits, by_clocks};
 pub use plan::{
-    Assignment, Control, Copy, Hidden, Holding, LeftOut, MachineName, ModelFile, Part, Plan, Proof,
-    SpaceSize, Term, Transfer, held, shared,
+    Assignment, Control, Copy, Exchanged, Hidden, Holding, LeftOut, MachineName, ModelFile, Part, Plan,
+    Proof, SpaceSize, Term, Transfer, held, shared,
 };
 pub use recipe::{Loss, Masters, NoDecay, Precision, Recipe, Recompute, Scaling};
 pub use roles::{Constant, Roles, Tie, Why};

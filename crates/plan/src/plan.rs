@@ -103,9 +103,19 @@ pub enum Assignment {
         bytes: Vec<u64>,
         /// What it takes each time that it runs (seconds).
         seconds: f64,
-        /// What of that rows that are routed take on their way, with what says where they go (seconds).
-        exchanged: f64,
+        /// What of that is exchanged.
+        exchanged: Exchanged,
     },
+}
+
+/// What an operation exchanges each time that it runs (seconds).
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
+pub struct Exchanged {
+    /// What rows that are routed take on their way, with what says where they go.
+    pub rows: f64,
+    /// For how long these, or what moves in its steps, have links for themselves that all exchanges use, as
+    /// [`Overlap::latency`](crate::Overlap) says; nothing where not all do.
+    pub links: f64,
 }
 
 /// A copy of a value.

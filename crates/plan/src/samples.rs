@@ -12,7 +12,8 @@ use arbtest::arbitrary::{Result, Unstructured};
 use planner_ir::{AxisId, Mesh, Move, Phase, ValueId, parse_graph, parse_layout, parse_partition};
 
 use crate::{
-    Assignment, Copy, Hidden, LeftOut, MachineName, ModelFile, Pin, Plan, Proof, SpaceSize, Term, Transfer,
+    Assignment, Copy, Exchanged, Hidden, LeftOut, MachineName, ModelFile, Pin, Plan, Proof, SpaceSize, Term,
+    Transfer,
 };
 
 use maker::Steps;
@@ -62,7 +63,7 @@ pub(crate) fn example() -> Plan {
         operands: vec![Copy::Made; operands],
         bytes: vec![],
         seconds,
-        exchanged: 0.0,
+        exchanged: Exchanged::default(),
     };
     let texts = ["[-,-]", "[-,a]", "[a,-]", "[-,a]", "[-,a]", "[-,-] owes a"];
     let mut plan = Plan {

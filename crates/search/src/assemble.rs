@@ -32,6 +32,7 @@ mod when; // when a value is used, how often, and how much its moves count
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
+use plan::Exchanged;
 use planner_ir::{Graph, Layout, Mesh, NodeId, Phase, Source, ValueId};
 use rewrite::{Added, Space};
 
@@ -70,7 +71,7 @@ pub(crate) struct Assembled {
     /// For each operation, the time of each of its partitions, each time that it runs (seconds).
     pub(crate) seconds: Vec<Vec<f64>>,
     /// What of that rows that are routed take on their way.
-    pub(crate) exchanged: Vec<Vec<f64>>,
+    pub(crate) exchanged: Vec<Vec<Exchanged>>,
     /// For each operation, whether it may be computed meanwhile.
     meanwhile: Vec<bool>,
     /// For each value, the number of its ways.
@@ -244,7 +245,7 @@ impl Assembly<'_> {
                 let (layouts, choices) = (&self.space.layouts, &self.space.choices[node.0]);
                 let time = |it: &rewrite::Choice| work.time(layouts, it, &it.partition, prices);
                 self.assembled.seconds[node.0] = choices.iter().map(time).collect();
-                let exchanged = |it: &rewrite::Choice| work.exchanged(layouts, it, prices);
+                let exchanged = |it: &rewrite::Choice| work.exchanged(layouts, it, &it.partition, prices);
                 self.assembled.exchanged[node.0] = choices.iter().map(exchanged).collect();
             }
         }

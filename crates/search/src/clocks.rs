@@ -60,6 +60,8 @@ struct Counts {
     blocking: f64,
     /// Besides, what an exchange has links for itself that all use.
     links: f64,
+    /// The same of an operation that moves something in its steps, and computes no more than the rest of them.
+    in_steps: f64,
 }
 
 impl Counts {
@@ -72,6 +74,7 @@ impl Counts {
         meanwhile: 1.0,
         blocking: 1.0,
         links: 0.0,
+        in_steps: 0.0,
     };
 }
 
@@ -102,6 +105,7 @@ impl Weights {
                 meanwhile: of(Load { meanwhile: 1.0, ..Load::default() }),
                 blocking: of(Load { alone: 1.0, blocking: 1.0, ..Load::default() }),
                 links: of(Load { links: 1.0, ..Load::default() }),
+                in_steps: of(Load { blocking: 1.0, links: 1.0, ..Load::default() }),
             }
         });
         Self { counts, overlap: Some((overlap, splits)) }
@@ -139,6 +143,11 @@ impl Weights {
         Clock::of(phase).map_or(0.0, |clock| self.counts[clock as usize].links)
     }
 
+    /// The same of what an operation moves in its steps.
+    pub(crate) fn in_steps(&self, phase: Phase) -> f64 {
+        Clock::of(phase).map_or(0.0, |clock| self.counts[clock as usize].in_steps)
+    }
+
     /// How long that is, of an exchange of so many moves that takes so long (seconds).
     pub(crate) fn links_for(&self, seconds: f64, moves: usize) -> f64 {
         self.overlap.map_or(0.0, |(overlap, _)| overlap.on_links(seconds, moves))
@@ -154,7 +163,7 @@ impl Weights {
         Clock::of(phase).map_or(1.0, |clock| self.counts[clock as usize].meanwhile)
     }
 
-    /// No less than any.
+    /// No less than any of what is moved or computed by itself.
     pub(crate) fn most(&self) -> f64 {
         let all = self.counts.iter();
         let most = |it: &Counts| {

@@ -182,8 +182,10 @@ impl Writer<'_> {
             bytes = bytes_of_steps(self.mesh, &loops, (&takes, &makes), &partition);
             let one = Partition { slots: Slots::One, ..partition.clone() };
             if one.check(self.mesh, &loops).is_ok() {
-                let seconds = Whole::of(graph, node).time(&space.layouts, choice, &one, self.prices);
-                self.composed.in_place[whole.0] = Some(InPlace { partition: one, seconds });
+                let work = Whole::of(graph, node);
+                let seconds = work.time(&space.layouts, choice, &one, self.prices);
+                let exchanged = work.exchanged(&space.layouts, choice, &one, self.prices);
+                self.composed.in_place[whole.0] = Some(InPlace { partition: one, seconds, exchanged });
             }
         }
         self.composed.assignments[whole.0] =
@@ -376,9 +378,9 @@ pub(crate) fn estimate(plan: &Plan, prices: &dyn Prices) -> Vec<Term> {
     for (node, assignment) in graph.node_ids().zip(&plan.assignments) {
         if let Assignment::Computed { seconds, exchanged, .. } = assignment {
             let runs = real(graph.runs(node));
-            add(class_names(&graph.node(node).op).term, runs * (*seconds - *exchanged));
-            if *exchanged > 0.0 {
-                add("dispatch and combine", runs * *exchanged);
+            add(class_names(&graph.node(node).op).term, runs * (*seconds - exchanged.rows));
+            if exchanged.rows > 0.0 {
+                add("dispatch and combine", runs * exchanged.rows);
             }
         }
     }

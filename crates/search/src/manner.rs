@@ -13,6 +13,7 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
+use plan::Exchanged;
 use planner_ir::{Graph, Layout, Loops, Mesh, Node, NodeId, Partition, Type, ValueId, Ways};
 use rewrite::{Choice, Space};
 
@@ -49,21 +50,27 @@ impl<'a> Whole<'a> {
         self.priced(layouts, choice, partition, |work| prices.work(work))
     }
 
-    /// What of that rows that are routed take on their way (seconds).
-    pub(crate) fn exchanged(&self, layouts: &[Arc<[Layout]>], choice: &Choice, prices: &dyn Prices) -> f64 {
-        if choice.partition.routed.is_empty() {
-            return 0.0;
-        }
-        self.priced(layouts, choice, &choice.partition, |work| prices.exchanged(work))
-    }
-
-    fn priced(
+    /// What of that is exchanged.
+    pub(crate) fn exchanged(
         &self,
         layouts: &[Arc<[Layout]>],
         choice: &Choice,
         partition: &Partition,
-        price: impl Fn(&Work<'_>) -> f64,
-    ) -> f64 {
+        prices: &dyn Prices,
+    ) -> Exchanged {
+        if !partition.moves() {
+            return Exchanged::default();
+        }
+        self.priced(layouts, choice, partition, |work| prices.exchanged(work))
+    }
+
+    fn priced<T>(
+        &self,
+        layouts: &[Arc<[Layout]>],
+        choice: &Choice,
+        partition: &Partition,
+        price: impl Fn(&Work<'_>) -> T,
+    ) -> T {
         let Node { op, operands, results, .. } = self.graph.node(self.id);
         let local = |(&value, &layout): (&ValueId, &usize)| {
             layouts[value.0][layout].local_type(self.graph.type_of(value))
@@ -142,4 +149,5 @@ pub(crate) struct InPlace {
     pub(crate) partition: Partition,
     /// What it takes then, each time that it runs (seconds).
     pub(crate) seconds: f64,
+    pub(crate) exchanged: Exchanged,
 }

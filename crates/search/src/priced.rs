@@ -29,7 +29,9 @@ pub fn mispriced(plan: &Plan, prices: &dyn Prices) -> Option<String> {
             partition,
             loops: &node_.op.loops(&takes, &makes),
         };
-        let prices = [(*seconds, prices.work(&work)), (*exchanged, prices.exchanged(&work))];
+        let priced = prices.exchanged(&work);
+        let prices =
+            [(*seconds, prices.work(&work)), (exchanged.rows, priced.rows), (exchanged.links, priced.links)];
         if let Some(wrong) = prices.into_iter().find_map(|(said, priced)| time_differs(said, priced)) {
             return Some(format!("operation {} (`{}`) {wrong}", node.0, node_.origin));
         }

@@ -8,7 +8,7 @@ use cost_models::machine::{Machine, Wiring};
 use cost_models::topology::{Group, GroupError, Topology};
 use cost_models::units::{Bytes, Seconds};
 use cost_models::work::{self, Rows};
-use plan::Overlap;
+use plan::{Exchanged, Overlap};
 use planner_ir::{AxisId, Digit, Layout, Loops, Mesh, Move, NodeId, Op, Partition, State, Type, Ways};
 
 use crate::ruled::Rules;
@@ -18,9 +18,9 @@ pub trait Prices: Sync {
     /// The time of an operation on the blocks that a device holds (seconds).
     fn work(&self, work: &Work<'_>) -> f64;
 
-    /// What of that rows that are routed take on their way, and what says where they go (seconds).
-    fn exchanged(&self, _work: &Work<'_>) -> f64 {
-        0.0
+    /// What of that is exchanged.
+    fn exchanged(&self, _work: &Work<'_>) -> Exchanged {
+        Exchanged::default()
     }
 
     /// The time of a move of a value of that type (seconds).
@@ -80,6 +80,8 @@ pub struct MachinePrices<'a> {
     machine: &'a Machine,
     /// For each set of axes (bit i is axis i), the kinds of groups along them.
     groups: Vec<Vec<Group>>,
+    /// How long the smallest gather of all takes, where all exchanges go over the same links (seconds).
+    latency: Option<f64>,
 }
 
 impl<'a> MachinePrices<'a> {
@@ -91,7 +93,8 @@ impl<'a> MachinePrices<'a> {
             topology.along(mesh, &axes)
         };
         let groups = (0..1 << mesh.axes.len()).map(along).collect::<Result<_, _>>()?;
-        Ok(Self { machine, groups })
+        let latency = latency(machine, &groups);
+        Ok(Self { machine, groups, latency })
     }
 
     /// The time of the slowest kind of group along these axes.
@@ -100,23 +103,29 @@ impl<'a> MachinePrices<'a> {
         self.groups[set].iter().map(|group| price(group).0).fold(0.0, f64::max)
     }
 
-    /// How long the smallest gather of all takes, where all exchanges go over the same links (seconds): along one axis, or
-    /// through one switch.
-    fn latency(&self) -> Option<f64> {
-        let along = (0..).zip(&self.groups).filter(|(set, _): &(u32, _)| set.is_power_of_two());
-        let axes = along.filter(|(_, groups)| groups.iter().any(|it| it.size > 1));
-        let is_switched = self.machine.node.wiring.value == Wiring::Switch;
-        let in_one_switch =
-            is_switched && axes.clone().all(|(_, groups)| groups.iter().all(|it| it.nodes == 1));
-        let all = self.groups.last()?.iter();
-        let least = all.map(|it| collective::ring_all_gather(self.machine, it, Bytes(1)).0).reduce(f64::max);
-        least.filter(|_| axes.count() == 1 || in_one_switch)
+    /// The time of the slowest kind of group along these axes to exchange so much, and what of that is not latency
+    /// (seconds).
+    fn sent(&self, axes: &[AxisId], held: Bytes, price: impl Fn(&Group, Bytes) -> Seconds) -> [f64; 2] {
+        let [sent, latency] = [held, Bytes(1)].map(|bytes| self.slowest(axes, |it| price(it, bytes)));
+        [sent, (sent - latency).max(0.0)]
     }
 
     /// The time to copy what a device holds once (seconds).
     fn copy(&self, held: Bytes) -> f64 {
         work::copy(&self.machine.device, held).0
     }
+}
+
+/// How long the smallest gather of all takes, where all exchanges go over the same links (seconds): along one axis, or
+/// through one switch.
+fn latency(machine: &Machine, groups: &[Vec<Group>]) -> Option<f64> {
+    let along = (0..).zip(groups).filter(|(set, _): &(u32, _)| set.is_power_of_two());
+    let axes = along.filter(|(_, groups)| groups.iter().any(|it| it.size > 1));
+    let is_switched = machine.node.wiring.value == Wiring::Switch;
+    let in_one_switch = is_switched && axes.clone().all(|(_, groups)| groups.iter().all(|it| it.nodes == 1));
+    let all = groups.last()?.iter();
+    let least = all.map(|it| collective::ring_all_gather(machine, it, Bytes(1)).0).reduce(f64::max);
+    least.filter(|_| axes.count() == 1 || in_one_switch)
 }
 
 impl Prices for MachinePrices<'_> {
@@ -138,19 +147,30 @@ impl Prices for MachinePrices<'_> {
 
     fn beside(&self) -> Option<Overlap> {
         let cost = self.machine.transport.cost_beside()?;
-        Some(Overlap { cost, latency: self.latency() })
+        Some(Overlap { cost, latency: self.latency })
     }
 
     fn work(&self, work: &Work<'_>) -> f64 {
         match work.partition {
-            Partition { steps: 2.., .. } => self.in_steps(work),
-            it if it.moves() => self.met(work) + self.routed(work),
+            Partition { steps: 2.., .. } => self.in_steps(work).seconds(),
+            it if it.moves() => self.met(work) + self.routed(work)[0],
             _ => self.at_once(work),
         }
     }
 
-    fn exchanged(&self, work: &Work<'_>) -> f64 {
-        if work.partition.routed.is_empty() { 0.0 } else { self.routed(work) }
+    fn exchanged(&self, work: &Work<'_>) -> Exchanged {
+        let is_shared = self.latency.is_some();
+        match work.partition {
+            Partition { steps: 2.., .. } => {
+                let links = if is_shared { self.in_steps(work).on_links() } else { 0.0 };
+                Exchanged { rows: 0.0, links }
+            }
+            it if it.moves() => {
+                let [rows, links] = self.routed(work);
+                Exchanged { rows, links: if is_shared { links } else { 0.0 } }
+            }
+            _ => Exchanged::default(),
+        }
     }
 
     fn step(&self, type_: &Type, step: &Move, before: &Layout, after: &Layout) -> f64 {

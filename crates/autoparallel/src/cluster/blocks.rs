@@ -51,9 +51,9 @@ pub(super) fn costs(plan: &Plan, homes: &[usize], blocks: usize, cost: Option<f6
         else {
             continue;
         };
-        cost.waits.routed[clock as usize] += exchanged;
+        cost.waits.routed[clock as usize] += exchanged.rows;
         if meanwhile.contains(&node) {
-            cost.waits.meanwhile[clock as usize] += seconds - exchanged;
+            cost.waits.meanwhile[clock as usize] += seconds - exchanged.rows;
         }
     }
     for value in plan.graph.value_ids() {

@@ -1,6 +1,8 @@
 //! Plans made by hand: partitions are given, and layouts are joined by moves.
 
-use plan::{Assignment, Copy, MachineName, ModelFile, Plan, Proof, SpaceSize, Transfer, bytes_of_steps};
+use plan::{
+    Assignment, Copy, Exchanged, MachineName, ModelFile, Plan, Proof, SpaceSize, Transfer, bytes_of_steps,
+};
 use planner_ir::{
     AxisId, Carried, Digit, Graph, Layout, Mesh, Move, Output, Partition, Phase, Source, State, StateKind,
     Training, Type, ValueId,
@@ -134,8 +136,13 @@ impl Sketch {
             self.plan.layouts.push(partition.result(&loops, index));
         }
         let bytes = bytes_of_steps(&self.plan.mesh, &loops, (&operand_types, &types), &partition);
-        let assignment =
-            Assignment::Computed { partition, operands: copies, bytes, seconds: 0.0, exchanged: 0.0 };
+        let assignment = Assignment::Computed {
+            partition,
+            operands: copies,
+            bytes,
+            seconds: 0.0,
+            exchanged: Exchanged::default(),
+        };
         self.plan.assignments.push(assignment);
         let origin = format!("node{}", self.plan.graph.nodes.len());
         self.plan.graph.push_node_in(self.phase, op, operands.to_vec(), types, origin)

@@ -57,13 +57,19 @@ fn times(plan: &Plan, found: &mut Violations) -> f64 {
     total - plan.hidden_seconds()
 }
 
-/// Of what an operation takes, no more is exchanged than all, and nothing where no rows are routed.
+/// Of what an operation takes, no more is exchanged than all, rows only where they are routed, and nothing where
+/// nothing moves.
 fn exchanged(plan: &Plan, found: &mut Violations) {
     for (node, assignment) in plan.assignments.iter().enumerate() {
         let Assignment::Computed { partition, seconds, exchanged, .. } = assignment else { continue };
-        let most = if partition.routed.is_empty() { 0.0 } else { *seconds };
-        if !(is_time(*exchanged) && *exchanged <= most) {
-            let message = format!("exchanges rows for {exchanged} seconds, expected from 0 to {most}");
+        let most = |is: bool| if is { *seconds } else { 0.0 };
+        let (rows, links) = (most(!partition.routed.is_empty()), most(partition.moves()));
+        let said = [
+            ("exchanges rows for", exchanged.rows, rows),
+            ("has links for itself for", exchanged.links, links),
+        ];
+        for (does, said, most) in said.into_iter().filter(|it| !(is_time(it.1) && it.1 <= it.2)) {
+            let message = format!("{does} {said} seconds, expected from 0 to {most}");
             found.add("seconds", operation_name(plan, node), message);
         }
     }
@@ -133,10 +139,10 @@ fn while_routed(plan: &Plan) -> [[f64; 2]; 2] {
     for (routed, assignment) in plan.assignments.iter().enumerate() {
         let Assignment::Computed { exchanged, .. } = assignment else { continue };
         let phase = graph.nodes[routed].phase;
-        if *exchanged <= 0.0 || phase == Phase::Update {
+        if exchanged.rows <= 0.0 || phase == Phase::Update {
             continue;
         }
-        sums[0][usize::from(phase != Phase::Forward)] += exchanged;
+        sums[0][usize::from(phase != Phase::Forward)] += exchanged.rows;
         // Values that come of it, and values that lead to it.
         let (mut of, mut to) = (vec![false; graph.values.len()], vec![false; graph.values.len()]);
         graph.nodes[routed].results.iter().for_each(|it| of[it.0] = true);
@@ -156,8 +162,8 @@ fn while_routed(plan: &Plan) -> [[f64; 2]; 2] {
     for node in free {
         if let Assignment::Computed { seconds, exchanged, .. } = &plan.assignments[node] {
             match graph.nodes[node].phase {
-                Phase::Forward => sums[1][0] += seconds - exchanged,
-                Phase::Backward => sums[1][1] += seconds - exchanged,
+                Phase::Forward => sums[1][0] += seconds - exchanged.rows,
+                Phase::Backward => sums[1][1] += seconds - exchanged.rows,
                 Phase::Gradient | Phase::Update => {}
             }
         }

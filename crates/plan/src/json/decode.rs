@@ -11,8 +11,8 @@ use super::error::{ReadError, shown};
 use super::file;
 use crate::pin::Pin;
 use crate::plan::{
-    Assignment, Control, Copy, Hidden, Holding, LeftOut, ModelFile, Plan, Proof, SpaceSize, Term, Transfer,
-    shared,
+    Assignment, Control, Copy, Exchanged, Hidden, Holding, LeftOut, ModelFile, Plan, Proof, SpaceSize, Term,
+    Transfer, shared,
 };
 
 type Result<T> = std::result::Result<T, ReadError>;
@@ -112,7 +112,7 @@ impl Tables {
             operands: it.operands.iter().copied().map(copy).collect(),
             bytes: it.bytes.clone(),
             seconds: it.seconds,
-            exchanged: it.exchanged,
+            exchanged: Exchanged { rows: it.exchanged, links: it.links },
         })
     }
 

@@ -49,7 +49,8 @@ pub(super) fn body(plan: &Plan) -> file::Body {
                 operands: operands.iter().copied().map(copy).collect(),
                 bytes: bytes.clone(),
                 seconds: *seconds,
-                exchanged: *exchanged,
+                exchanged: exchanged.rows,
+                links: exchanged.links,
             })
         }
     };

@@ -142,6 +142,9 @@ pub(super) struct Computed {
     /// Missing where no rows are routed.
     #[serde(default, skip_serializing_if = "is_nothing")]
     pub(super) exchanged: f64,
+    /// Missing where nothing is exchanged, or not over links that all exchanges use.
+    #[serde(default, skip_serializing_if = "is_nothing")]
+    pub(super) links: f64,
 }
 
 #[expect(clippy::trivially_copy_pass_by_ref, reason = "serde asks for a reference")]

@@ -10,8 +10,8 @@ use planner_ir::{
 use super::temporal;
 use crate::shared;
 use crate::{
-    Assignment, Copy, Hidden, MachineName, ModelFile, Part, Plan, Proof, SpaceSize, Term, Transfer,
-    bytes_of_steps,
+    Assignment, Copy, Exchanged, Hidden, MachineName, ModelFile, Part, Plan, Proof, SpaceSize, Term,
+    Transfer, bytes_of_steps,
 };
 
 /// How many moves a transfer has at most.
@@ -182,7 +182,13 @@ fn computed(plan: &mut Plan, node: &Node, steps: Steps, u: &mut Unstructured<'_>
         }
         let bytes = bytes_of_steps(&plan.mesh, &loops, (&operands, &results), &partition);
         let (operands, seconds) = (copies, seconds(u)?);
-        return Ok(Assignment::Computed { partition, operands, bytes, seconds, exchanged: 0.0 });
+        return Ok(Assignment::Computed {
+            partition,
+            operands,
+            bytes,
+            seconds,
+            exchanged: Exchanged::default(),
+        });
     }
 }
 

@@ -7,7 +7,7 @@ use planner_ir::{
 };
 
 use super::{maker, with_memory};
-use crate::{Assignment, Copy, Loss, Plan, Precision, Recipe, Recompute};
+use crate::{Assignment, Copy, Exchanged, Loss, Plan, Precision, Recipe, Recompute};
 
 /// How a step is partitioned: over which axis, if any.
 #[derive(Clone, Copy, Debug)]
@@ -121,8 +121,13 @@ pub(crate) fn step(mesh: &str, ways: Ways<'_>, micro_batches: u64) -> Plan {
             plan.layouts[value.0] = partition.result(&loops, result);
         }
         let bytes = vec![];
-        plan.assignments[index] =
-            Assignment::Computed { partition, operands, bytes, seconds: 1e-6, exchanged: 0.0 };
+        plan.assignments[index] = Assignment::Computed {
+            partition,
+            operands,
+            bytes,
+            seconds: 1e-6,
+            exchanged: Exchanged::default(),
+        };
     }
     for (index, it) in plan.graph.training.clone().unwrap().carried.into_iter().enumerate() {
         let rest = plan.layouts[it.state.0].clone();

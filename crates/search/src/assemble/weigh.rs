@@ -2,6 +2,7 @@
 
 use std::collections::BTreeMap;
 
+use plan::Exchanged;
 use planner_ir::{Graph, NodeId, Phase};
 
 use super::{Assembled, scaled};
@@ -128,9 +129,13 @@ impl Assembled {
     pub(super) fn weighed(&self, graph: &Graph, node: NodeId, choice: usize, weights: &Weights) -> f64 {
         let (phase, runs) = (graph.node(node).phase, real(graph.runs(node)));
         let weight = if self.meanwhile[node.0] { weights.meanwhile(phase) } else { weights.alone(phase) };
-        let (seconds, exchanged) = (self.seconds[node.0][choice], self.exchanged[node.0][choice]);
-        if exchanged > 0.0 && exchanged < f64::INFINITY {
-            weight * (runs * (seconds - exchanged)) + weights.routed(phase) * (runs * exchanged)
+        let (seconds, Exchanged { rows, links }) =
+            (self.seconds[node.0][choice], self.exchanged[node.0][choice]);
+        if rows > 0.0 && rows < f64::INFINITY {
+            let routed = weights.routed(phase) * (runs * rows) + weights.on_links(phase) * (runs * links);
+            weight * (runs * (seconds - rows)) + routed
+        } else if links > 0.0 && seconds < f64::INFINITY {
+            weight * (runs * seconds) + weights.in_steps(phase) * (runs * links)
         } else {
             weight * (runs * seconds)
         }

@@ -13,10 +13,10 @@ pub(crate) fn save(plan: &mut Plan, in_place: &[Option<InPlace>], bytes: u64) {
     for (node, below) in below_the_most(plan) {
         let Some(to) = in_place[node.0].as_ref().filter(|_| below < bytes) else { continue };
         let held = |it: &Partition| slots(&plan.graph, plan.graph.node(node), it);
-        if let Assignment::Computed { partition, seconds, .. } = &mut plan.assignments[node.0]
+        if let Assignment::Computed { partition, seconds, exchanged, .. } = &mut plan.assignments[node.0]
             && held(&to.partition) < held(partition)
         {
-            (*partition, *seconds) = (to.partition.clone(), to.seconds);
+            (*partition, *seconds, *exchanged) = (to.partition.clone(), to.seconds, to.exchanged);
         }
     }
 }

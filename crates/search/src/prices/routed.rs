@@ -30,35 +30,39 @@ impl MachinePrices<'_> {
     }
 
     /// What rows take on their way to where they are used, and what is made of them on its way back, with what says
-    /// where they go (seconds).
-    pub(super) fn routed(&self, work: &Work<'_>) -> f64 {
+    /// where they go; and for how long that has links for itself (seconds).
+    pub(super) fn routed(&self, work: &Work<'_>) -> [f64; 2] {
         let Work { op, whole, partition, loops, .. } = *work;
-        let Ok(made) = op.infer(whole) else { return f64::INFINITY };
+        let Ok(made) = op.infer(whole) else { return [f64::INFINITY; 2] };
         let met = partition.met();
         let ends = |(index, type_)| (&loops.operands[index], type_, met.operand(loops, index));
         let operands = whole.iter().enumerate().map(ends);
         let ends = |(index, type_)| (&loops.results[index], type_, met.result(loops, index));
         let all = operands.chain(made.iter().enumerate().map(ends));
-        all.map(|(dims, type_, layout)| self.route(work, dims, type_, &layout)).sum()
+        all.map(|(dims, type_, layout)| self.route(work, dims, type_, &layout))
+            .fold([0.0; 2], |sum, it| [sum[0] + it[0], sum[1] + it[1]])
     }
 
-    /// The time to bring a value where it is used, or back, that is held so in between (seconds).
-    fn route(&self, work: &Work<'_>, dims: &[Vec<LoopId>], type_: &Type, met: &Layout) -> f64 {
+    /// The time to bring a value where it is used, or back, that is held so in between; and for how long that has links
+    /// for itself (seconds).
+    fn route(&self, work: &Work<'_>, dims: &[Vec<LoopId>], type_: &Type, met: &Layout) -> [f64; 2] {
         let Work { partition, loops, .. } = *work;
         let (axes, held) = (partition.routed_axes(), Bytes(met.local_bytes(type_)));
         match partition.route(loops, dims) {
-            Route::Stays => 0.0,
+            Route::Stays => [0.0; 2],
             Route::Gates => {
-                let sent = self.slowest(&axes, |it| collective::all_to_all(self.machine, it, held));
-                sent + 2.0 * self.copy(held)
+                let [sent, links] =
+                    self.sent(&axes, held, |it, bytes| collective::all_to_all(self.machine, it, bytes));
+                [sent + 2.0 * self.copy(held), links]
             }
             Route::Rows => {
-                let Some(rows) = partition.routed_rows(loops) else { return f64::INFINITY };
-                let sent = self.slowest(&axes, |it| collective::routed(self.machine, it, held, &rows));
+                let Some(rows) = partition.routed_rows(loops) else { return [f64::INFINITY; 2] };
+                let [sent, links] =
+                    self.sent(&axes, held, |it, bytes| collective::routed(self.machine, it, bytes, &rows));
                 let dim = loops.routed.and_then(|it| it.dim_of_rows(dims)).unwrap_or(0);
                 let back = Move::ReduceScatter { dim, digits: partition.routed.clone() };
                 let [packed, _] = packs(&back, met, met, type_);
-                sent + if packed { self.copy(held) } else { 0.0 }
+                [sent + if packed { self.copy(held) } else { 0.0 }, links]
             }
         }
     }

@@ -19,6 +19,7 @@
 //! each step); van de Geijn and Watts, "SUMMA", Concurrency 9(4), 1997 (broadcasts of the next
 //! block while the last one is used).
 
+use cost_models::topology::Group;
 use cost_models::units::Bytes;
 use cost_models::{collective, work};
 use planner_ir::{AxisId, Motion, Partition, Slots, Type, Ways, chunks};
@@ -28,7 +29,7 @@ use crate::problem::real;
 
 /// What the steps of an operation take (seconds).
 #[derive(Default)]
-struct Taken {
+pub(super) struct Taken {
     /// Computing, in a step.
     computing: f64,
     /// Moving, while the next step is computed.
@@ -37,19 +38,38 @@ struct Taken {
     between: f64,
     /// What no step hides.
     bare: f64,
+    /// For how long what moves has links for itself: in a step, and where no step hides it.
+    links: [f64; 2],
+    /// How many steps follow the first.
+    later: f64,
+}
+
+impl Taken {
+    /// All steps (seconds).
+    pub(super) fn seconds(&self) -> f64 {
+        let later = self.computing.max(self.moving) + self.between;
+        self.computing + self.later * later + self.bare
+    }
+
+    /// For how long what moves has links for itself, without its latencies (seconds).
+    pub(super) fn on_links(&self) -> f64 {
+        let [step, bare] = self.links;
+        (self.later * step + bare).min(self.seconds())
+    }
 }
 
 impl MachinePrices<'_> {
-    /// The time of work that is done in steps (seconds).
-    pub(super) fn in_steps(&self, work: &Work<'_>) -> f64 {
+    /// What work that is done in steps takes.
+    pub(super) fn in_steps(&self, work: &Work<'_>) -> Taken {
         let Work { op, whole, partition, loops, .. } = *work;
-        let Ok(made) = op.infer(whole) else { return f64::INFINITY };
+        let Ok(made) = op.infer(whole) else { return Taken { bare: f64::INFINITY, ..Taken::default() } };
         let operands: Vec<Type> =
             whole.iter().enumerate().map(|(it, type_)| partition.operand_block(loops, it, type_)).collect();
         let results: Vec<Type> =
             made.iter().enumerate().map(|(it, type_)| partition.result_block(loops, it, type_)).collect();
         let mut taken = Taken {
             computing: self.at_once(&Work { operands: &operands, results: &results, ..*work }),
+            later: real(partition.steps.saturating_sub(1)),
             ..Taken::default()
         };
         taken.computing += self.merge(work, &results);
@@ -62,8 +82,7 @@ impl MachinePrices<'_> {
             self.result(&motion, partition, block, &mut taken);
         }
         taken.computing *= real(partition.ways.count());
-        let later = taken.computing.max(taken.moving) + taken.between;
-        taken.computing + real(partition.steps.saturating_sub(1)) * later + taken.bare
+        taken
     }
 
     /// What it takes to merge what a step has made with what steps before have, beyond adding it
@@ -89,9 +108,7 @@ impl MachinePrices<'_> {
                 }
             }
             Motion::Streaming(axis) => {
-                let broadcast = self.slowest(&[*axis], |it| collective::broadcast(self.machine, it, block));
-                taken.moving += broadcast;
-                taken.bare += broadcast;
+                self.streamed(*axis, block, taken);
             }
             // Cut out of what the device has.
             Motion::Whole => taken.computing += self.copy(block),
@@ -112,11 +129,18 @@ impl MachinePrices<'_> {
             }
             Motion::Streaming(axis) => {
                 // As much as a broadcast the other way.
-                let reduced = self.slowest(&[*axis], |it| collective::broadcast(self.machine, it, block));
-                taken.moving += reduced;
-                taken.bare += reduced;
+                self.streamed(*axis, block, taken);
             }
         }
+    }
+
+    /// A block to all devices along an axis.
+    fn streamed(&self, axis: AxisId, block: Bytes, taken: &mut Taken) {
+        let broadcast = |it: &Group, bytes: Bytes| collective::broadcast(self.machine, it, bytes);
+        let [sent, links] = self.sent(&[axis], block, broadcast);
+        taken.moving += sent;
+        taken.bare += sent;
+        taken.links = taken.links.map(|it| it + links);
     }
 
     /// A block to the next device, or half of one to each of two neighbours (seconds); what no step hides
@@ -128,13 +152,14 @@ impl MachinePrices<'_> {
         };
         let all = Bytes(partition.ways.count() * type_.bytes());
         let chunk = Bytes(all.0 / count);
-        let sent = match partition.ways {
-            Ways::One => self.slowest(axes, |it| collective::send(self.machine, it, chunk)),
+        let [sent, links] = match partition.ways {
+            Ways::One => self.sent(axes, chunk, |it, bytes| collective::send(self.machine, it, bytes)),
             Ways::Both => {
                 taken.bare += self.copy(all);
-                self.slowest(axes, |it| collective::send_both_ways(self.machine, it, chunk))
+                self.sent(axes, chunk, |it, bytes| collective::send_both_ways(self.machine, it, bytes))
             }
         };
+        taken.links[0] += real(count) * links;
         real(count) * sent + copies * self.copy(all)
     }
 }

@@ -8,7 +8,7 @@ use arbtest::arbitrary::{Result, Unstructured};
 use planner_ir::{AxisId, Digit, Layout, Mesh, Move, Partition, Phase, Source, Type, ValueId};
 
 use super::elements::equal;
-use crate::{Assignment, Copy, LeftOut, Pin, Plan, Proof, Transfer};
+use crate::{Assignment, Copy, Exchanged, LeftOut, Pin, Plan, Proof, Transfer};
 
 /// Makes a plan wrong; whether it could.
 type Mutate = fn(&mut Plan, &mut Unstructured<'_>) -> Result<bool>;
@@ -145,8 +145,13 @@ const ANY: &[Mutant] = &[
         let operands = vec![Copy::Made; it.operands.len()];
         let partition = Partition::replicated(&loops);
         let bytes = vec![];
-        plan.assignments[node] =
-            Assignment::Computed { partition, operands, bytes, seconds: 1.0, exchanged: 0.0 };
+        plan.assignments[node] = Assignment::Computed {
+            partition,
+            operands,
+            bytes,
+            seconds: 1.0,
+            exchanged: Exchanged::default(),
+        };
         Ok(true)
     }),
     (

@@ -3,7 +3,7 @@
 use planner_ir::{AxisId, Mesh, ValueId, parse_graph, parse_layout, parse_partition};
 
 use super::super::check;
-use crate::{Assignment, Copy, Plan, samples};
+use crate::{Assignment, Copy, Exchanged, Plan, samples};
 
 /// Experts over two groups of so many devices that share experts, their gradients, and those of weights added to
 /// them.
@@ -55,7 +55,7 @@ fn routed(group: u64, [tokens, experts]: [u64; 2], routes: &str) -> Plan {
             let loops = it.op.loops(&types[0], &types[1]);
             let bytes = crate::bytes_of_steps(&mesh, &loops, (&types[0], &types[1]), &partition);
             let operands = vec![Copy::Made; count];
-            Assignment::Computed { partition, operands, bytes, seconds: 0.0, exchanged: 0.0 }
+            Assignment::Computed { partition, operands, bytes, seconds: 0.0, exchanged: Exchanged::default() }
         },
     );
     plan.assignments = assignments.collect();
@@ -89,14 +89,14 @@ fn rows_that_are_routed_are_checked() {
         }),
         ("seconds", |plan| {
             let Assignment::Computed { exchanged, .. } = &mut plan.assignments[0] else { unreachable!() };
-            *exchanged = 1.0;
+            exchanged.rows = 1.0;
         }),
         // Nothing is computed while rows are exchanged: all that there is comes of it, or leads to it.
         ("estimate", |plan| {
             let Assignment::Computed { seconds, exchanged, .. } = &mut plan.assignments[0] else {
                 unreachable!()
             };
-            (*seconds, *exchanged) = (2.0, 1.0);
+            (*seconds, exchanged.rows) = (2.0, 1.0);
             plan.estimate = vec![crate::Term { name: "experts".to_owned(), seconds: 2.0 }];
             plan.hidden.forward = 0.5;
         }),

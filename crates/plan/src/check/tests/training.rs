@@ -4,7 +4,7 @@ use expect_test::expect;
 use planner_ir::{AxisId, Digit, Mesh, Op, Optimizer, Partition, Real, ValueId, parse_graph, parse_layout};
 
 use crate::samples::steps::{Ways, step};
-use crate::{Assignment, Copy, Plan, check, samples};
+use crate::{Assignment, Copy, Exchanged, Plan, check, samples};
 
 const DATA: Ways<'_> = Ways { data: Some("a"), ..Ways::NONE };
 const ZERO_1: Ways<'_> = Ways { moments: Some("a"), ..DATA };
@@ -109,7 +109,8 @@ fn a_summed_loop_makes_pieces_of_the_results_that_it_indexes() {
         .to_vec();
     let operands = vec![Copy::Made; 6];
     let bytes = vec![];
-    plan.assignments[0] = Assignment::Computed { partition, operands, bytes, seconds: 0.0, exchanged: 0.0 };
+    plan.assignments[0] =
+        Assignment::Computed { partition, operands, bytes, seconds: 0.0, exchanged: Exchanged::default() };
     let mut plan = samples::with_memory(plan);
     assert_eq!(check(&plan), Ok(()));
     plan.layouts[7] = layout(whole);

@@ -6,7 +6,7 @@ use planner_ir::{Mesh, parse_graph, parse_partition};
 
 use super::strategy;
 use crate::samples::steps::{Ways, step};
-use crate::{Assignment, Recompute, check, samples};
+use crate::{Assignment, Exchanged, Recompute, check, samples};
 
 /// The one place that knows how a step is named; its plan is a right one.
 fn said(mesh: &str, ways: Ways<'_>, expected: Expect) {
@@ -105,7 +105,13 @@ fn answers(program: &str, partitions: &[&str], expected: Expect) {
     for (assignment, text) in plan.assignments.iter_mut().zip(partitions) {
         let partition = parse_partition(&mesh, text).unwrap();
         let (operands, bytes) = (vec![], vec![]);
-        *assignment = Assignment::Computed { partition, operands, bytes, seconds: 0.0, exchanged: 0.0 };
+        *assignment = Assignment::Computed {
+            partition,
+            operands,
+            bytes,
+            seconds: 0.0,
+            exchanged: Exchanged::default(),
+        };
     }
     expected.assert_eq(&strategy(&plan).join("; "));
 }
