@@ -12,7 +12,8 @@
 //! ```
 //!
 //! Exchanges of either kind may go over the same links, as all do where a mesh has one axis. These are then busy for
-//! `L`, what all exchanges take without their latencies, whatever runs beside what, and with `C` for all that is computed:
+//! `L`, what all exchanges take without their latencies, those of operations in time steps too, whatever runs beside what,
+//! and with `C` for all that is computed, of these operations at least what `L` has not of them:
 //!
 //! ```text
 //! T ≥ L + c C

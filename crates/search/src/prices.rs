@@ -92,7 +92,7 @@ impl<'a> MachinePrices<'a> {
             let axes: Vec<AxisId> = mesh.axis_ids().filter(|axis| set >> axis.0 & 1 == 1).collect();
             topology.along(mesh, &axes)
         };
-        let groups = (0..1 << mesh.axes.len()).map(along).collect::<Result<_, _>>()?;
+        let groups: Vec<Vec<Group>> = (0..1 << mesh.axes.len()).map(along).collect::<Result<_, _>>()?;
         let latency = latency(machine, &groups);
         Ok(Self { machine, groups, latency })
     }

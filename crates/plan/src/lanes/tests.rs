@@ -134,7 +134,7 @@ fn gradients_run_beside_what_is_waited_for_after_them() {
                 let drawn = next();
                 let way = ways.into_iter().zip([2.0, 4.0, 6.0, 8.0, 10.0]).find(|it| drawn < it.1);
                 let (way, _) = way.expect("is below 10");
-                Happens { does: Does::Transfer(0), way, seconds: next(), exchanges: 0 }
+                Happens { does: Does::Transfer(0), way, seconds: next(), exchanged: 0.0, links: 0.0 }
             })
             .collect();
         let (beside, _) = beside_what_is_waited_for(&happens, &[]);
@@ -164,7 +164,7 @@ fn gradients_run_beside_what_is_waited_for_after_them() {
                 "{seed}: {happens:?}, {beside:?}"
             );
         }
-        let load = load(&happens, None);
+        let load = load(&happens);
         let all: f64 = happens.iter().zip(&beside).filter(|it| it.0.way == Way::Waited).map(|it| it.1).sum();
         assert!(all <= load.hidden(Some(Overlap::costs(0.0))) + 1e-9);
     }
@@ -183,7 +183,7 @@ fn rows_have_beside_them_what_has_nothing_to_do_with_them() {
         for routed in [0, 10, 20] {
             let it = |number: usize, way: Way, seconds: f64| {
                 let does = Does::Node(NodeId(routed + number));
-                Happens { does, way, seconds, exchanges: 0 }
+                Happens { does, way, seconds, exchanged: 0.0, links: 0.0 }
             };
             let mut own =
                 vec![it(1, Way::Apart, next()), it(0, Way::Routed, next()), it(0, Way::Alone, next())];
@@ -223,7 +223,7 @@ fn rows_have_beside_them_what_has_nothing_to_do_with_them() {
             assert!(beside <= 0.0 || matches!(it.way, Way::Routed | Way::Meanwhile), "{seed}: {it:?}");
         }
         let all: f64 = [0, 10, 20].map(|it| of(it, Way::Routed).1).iter().sum();
-        assert!(all <= load(&happens, None).hidden(Some(Overlap::costs(0.0))) + 1e-9, "{seed}");
+        assert!(all <= load(&happens).hidden(Some(Overlap::costs(0.0))) + 1e-9, "{seed}");
     }
     assert!(both.iter().all(|&it| it > 100), "{both:?}");
 }

@@ -42,7 +42,12 @@ fn machine() -> Machine {
 }
 
 /// The time of `Y[m,n] = X[m,k] W[k,n]` in microseconds.
-fn price(machine: &Machine, mesh: &str, dtype: DType, [m, k, n]: [u64; 3], partition: &str) -> f64 {
+fn price(machine: &Machine, mesh: &str, dtype: DType, shape: [u64; 3], partition: &str) -> f64 {
+    priced(machine, mesh, dtype, shape, partition)[0]
+}
+
+/// Besides, for how long that has links for itself that all use.
+fn priced(machine: &Machine, mesh: &str, dtype: DType, [m, k, n]: [u64; 3], partition: &str) -> [f64; 2] {
     let labels = |text: &str| text.bytes().map(|it| Label(it - b'a')).collect();
     let op = Op::Contract(Contract { left: labels("mk"), right: labels("kn"), result: labels("mn") });
     let mesh = Mesh::parse(mesh).unwrap();
@@ -54,7 +59,7 @@ fn price(machine: &Machine, mesh: &str, dtype: DType, [m, k, n]: [u64; 3], parti
     let block = |index: usize| partition.operand_block(&loops, index, &whole[index]);
     let (operands, results) = ([block(0), block(1)], [partition.result_block(&loops, 0, &made[0])]);
     let prices = MachinePrices::new(machine, &mesh).unwrap();
-    1e6 * prices.work(&Work {
+    let work = Work {
         op: &op,
         whole: &whole,
         operands: &operands,
@@ -62,7 +67,8 @@ fn price(machine: &Machine, mesh: &str, dtype: DType, [m, k, n]: [u64; 3], parti
         node: NodeId(0),
         partition: &partition,
         loops: &loops,
-    })
+    };
+    [prices.work(&work), prices.exchanged(&work).links].map(|it| 1e6 * it)
 }
 
 /// Whether two times agree to one part in ten thousand: products also take their traffic, of which a
@@ -166,6 +172,22 @@ fn products_smaller_than_a_tile_take_as_long_as_a_tile() {
     near(price(&cheap, "a=4", F32, [64, 64, 16], "4 steps [a,-,(a-@t:4)]"), 4.0 * (tile + 1.0 + 0.0512));
     // Four times as many columns are as many tiles at once as in steps.
     near(price(&cheap, "a=4", F32, [64, 64, 64], "[a,-,-]"), 5.0 + 4.0 * 32.768);
+}
+
+/// What moves in steps has links for itself without its latencies, also where computing hides it.
+#[test]
+fn what_moves_in_steps_is_on_links_that_all_exchanges_use() {
+    let on_links = |mesh: &str, shape, partition: &str| priced(&machine(), mesh, F32, shape, partition)[1];
+    // Less one byte, which takes 0.01 µs.
+    let sum = 3.0 * (10.24 - 0.01);
+    near(on_links("a=4", [64, 64, 16], "4 steps [(a+@t+1:4),a,-]"), sum);
+    near(on_links("a=4", [64, 64, 128], "4 steps both ways [a,-,(a-@t:4)]"), 3.0 * (81.92 - 0.01));
+    near(on_links("a=4", [64, 64, 16], "[a,-,-]"), 0.0);
+    // Streams go to two devices each time, and once before.
+    assert!(on_links("a=2,b=2", RING, "2 steps [a,(@t:2),b] streams a,b") > 0.0);
+    let pairs = shipped::named("a100-80g-pairs-4x").unwrap();
+    let apart = priced(&pairs, "a=2,b=2", F32, RING, "2 steps [a,(@t:2),b] streams a,b")[1];
+    near(apart, 0.0);
 }
 
 /// All exchanges use the same links along one axis, and behind one switch.

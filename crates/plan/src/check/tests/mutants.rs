@@ -144,14 +144,9 @@ const ANY: &[Mutant] = &[
         let loops = it.op.loops(&plan.graph.types_of(&it.operands), &plan.graph.types_of(&it.results));
         let operands = vec![Copy::Made; it.operands.len()];
         let partition = Partition::replicated(&loops);
-        let bytes = vec![];
-        plan.assignments[node] = Assignment::Computed {
-            partition,
-            operands,
-            bytes,
-            seconds: 1.0,
-            exchanged: Exchanged::default(),
-        };
+        let (bytes, exchanged) = (vec![], Exchanged::default());
+        plan.assignments[node] =
+            Assignment::Computed { partition, operands, bytes, seconds: 1.0, exchanged };
         Ok(true)
     }),
     (

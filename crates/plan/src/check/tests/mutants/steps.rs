@@ -22,6 +22,25 @@ pub(super) const STEPS: &[Mutant] = &[
         bytes.fill(0);
         Ok(received)
     }),
+    ("longer on links than it takes", &["seconds"], |plan, u| {
+        let Some(node) = timed(plan, u)? else { return Ok(false) };
+        if let Assignment::Computed { seconds, exchanged, .. } = &mut plan.assignments[node] {
+            exchanged.links = *u.choose(&[*seconds * 2.0 + 1e-6, f64::NAN, -1.0])?;
+        }
+        Ok(true)
+    }),
+    ("on links with nothing that moves", &["seconds"], |plan, _| {
+        for assignment in &mut plan.assignments {
+            if let Assignment::Computed { partition, seconds, exchanged, .. } = assignment
+                && !partition.moves()
+                && *seconds > 0.0
+            {
+                exchanged.links = *seconds / 2.0;
+                return Ok(true);
+            }
+        }
+        Ok(false)
+    }),
     ("bytes of what is received too few", &["count"], |plan, u| {
         let Some(node) = timed(plan, u)? else { return Ok(false) };
         Ok(bytes(plan, node).pop().is_some())
