@@ -104,7 +104,12 @@ impl fmt::Display for TrainError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Output(name, others) => {
-                write!(f, "there is no output `{name}`, there are {}", others.join(", "))
+                write!(
+                    f,
+                    "there is no output `{name}`, there are {}; `--loss` names one that is a number, or \
+                     `cross-entropy:LOGITS,LABELS`",
+                    others.join(", ")
+                )
             }
             Self::Wide(precision) => write!(
                 f,

@@ -265,3 +265,34 @@ fn outputs_that_are_not_what_was_expected() {
     says(&left.err, &["`logits` cannot be compared: no such output, or of another shape"]);
     assert_eq!(run(logits.clone()).code, 0);
 }
+
+/// What has an output `loss` is trained for that where nothing is said; else the outputs are named, and the option.
+#[test]
+fn a_loss_that_is_not_named_is_the_output_of_that_name() {
+    let folder = Folder::new("loss");
+    let path = folder.path("plan.json");
+    let plan = |model: &str| {
+        let model = Path::new(env!("CARGO_MANIFEST_DIR")).join(model).to_str().unwrap().to_owned();
+        let words =
+            ["plan", &model, "-o", &path, "--force", "--machine", "cpu-2x", "--mesh", "2"].map(str::to_owned);
+        [&words[..], &["--mode", "train", "--dim", "batch=2", "--dim", "sequence=2"].map(str::to_owned)]
+            .concat()
+    };
+    let own = plan("cases/faults/nothing_to_compute/model.onnx");
+    let own: Vec<&str> = own.iter().map(String::as_str).collect();
+    let written = [&["--loss", "loss"][..], &[]].map(|named| {
+        works(&[&own[..], named].concat());
+        fs::read(&path).unwrap()
+    });
+    assert!(written[0] == written[1]);
+    let other = plan("models/gpt2-bytes.onnx");
+    let other: Vec<&str> = other.iter().map(String::as_str).collect();
+    says(
+        &fails(2, &other),
+        &[
+            "there is no output `loss`, there are `logits`",
+            "`--loss` names one",
+            "`cross-entropy:LOGITS,LABELS`",
+        ],
+    );
+}

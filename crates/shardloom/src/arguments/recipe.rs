@@ -79,7 +79,7 @@ pub struct RecipeArguments {
     #[arg(long, value_enum, default_value = "inference")]
     pub mode: Mode,
     /// Loss to minimise: a scalar output, or `cross-entropy:LOGITS,LABELS` of an output and an input (added
-    /// if the model has none of that name)
+    /// if the model has none of that name) [default: `loss`, as graphs of `--config` have it]
     #[arg(long, value_name = "LOSS", value_parser = loss)]
     pub loss: Option<Loss>,
     /// Optimizer
@@ -144,17 +144,14 @@ pub enum PhasesName {
 impl RecipeArguments {
     /// The recipe, if the model is to be trained, for what runs it, without its decisions about blocks. Options that
     /// mean nothing to it have been refused.
-    pub(crate) fn recipe(&self, runtime: Option<export::Target>) -> Result<Option<Recipe>, Failure> {
+    pub(crate) fn recipe(&self, runtime: Option<export::Target>) -> Option<Recipe> {
         if self.mode != Mode::Train {
-            return Ok(None);
+            return None;
         }
-        let Some(loss) = self.loss.clone() else {
-            let message = "training takes a loss: `--loss OUTPUT` or `--loss cross-entropy:LOGITS,LABELS`";
-            return Err(Failure::Usage(message.to_owned()));
-        };
+        let loss = self.loss.clone().unwrap_or_else(|| Loss::Output("loss".to_owned()));
         let (vectors, names): (Vec<String>, Vec<String>) =
             self.no_decay.iter().cloned().partition(|pattern| pattern == "vectors");
-        Ok(Some(Recipe {
+        Some(Recipe {
             precision: match self.precision {
                 PrecisionName::Fp32 => Precision::F32,
                 PrecisionName::Bf16 => Precision::Bf16,
@@ -172,7 +169,7 @@ impl RecipeArguments {
             no_decay: NoDecay { names, vectors: !vectors.is_empty() },
             roles: self.asked(),
             ..Recipe::new(loss, self.optimizer())
-        }))
+        })
     }
 
     /// Where parameters are in f32, if what runs it has this stage of ZeRO.

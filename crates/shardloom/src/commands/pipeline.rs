@@ -147,9 +147,10 @@ fn ways<'a>(
 
 /// How a model is trained in stages.
 fn recipe(arguments: &PlanArguments) -> Result<Recipe, Failure> {
-    arguments.recipe.recipe(arguments.runtime)?.ok_or_else(|| {
-        Failure::Usage("a plan in stages is one to train, expected `--mode train` and a loss".to_owned())
-    })
+    arguments
+        .recipe
+        .recipe(arguments.runtime)
+        .ok_or_else(|| Failure::Usage("a plan in stages is one to train, expected `--mode train`".to_owned()))
 }
 
 /// Whether a pipeline has a schedule.

@@ -59,7 +59,7 @@ fn planned(arguments: &PlanArguments, context: &mut Context<'_, '_>) -> Result<S
     let imported = compile::imported(
         (arguments.model(), arguments.recipe.graph(arguments.runtime)),
         &arguments.bound.bound(),
-        arguments.recipe.recipe(arguments.runtime)?.as_ref(),
+        arguments.recipe.recipe(arguments.runtime).as_ref(),
         &mut |stage, made| stages.observe(stage, made),
         progress,
     )?;
@@ -115,7 +115,7 @@ fn of_one_mesh(
     let offered = decisions(arguments);
     for (number, decisions) in offered.iter().enumerate() {
         let observe = &mut |stage, made: &dyn std::fmt::Display| stages.observe(stage, made);
-        let prepared = match arguments.recipe.recipe(arguments.runtime)? {
+        let prepared = match arguments.recipe.recipe(arguments.runtime) {
             None => pipeline::prepare(&imported.graph, observe)?,
             Some(recipe) => {
                 let (decisions, phases) = (decisions.clone(), arguments.recipe.phases.into());

@@ -145,8 +145,7 @@ const ANY: &[Mutant] = &[
         let operands = vec![Copy::Made; it.operands.len()];
         let partition = Partition::replicated(&loops);
         let (bytes, exchanged) = (vec![], Exchanged::default());
-        plan.assignments[node] =
-            Assignment::Computed { partition, operands, bytes, seconds: 1.0, exchanged };
+        plan.assignments[node] = Assignment::Computed { partition, operands, bytes, seconds: 1.0, exchanged };
         Ok(true)
     }),
     (
