@@ -90,6 +90,12 @@ impl fmt::Display for MoveError {
 impl std::error::Error for MoveError {}
 
 impl Move {
+    /// Whether something is exchanged, and not only a part of what a device has taken.
+    #[must_use]
+    pub fn travels(&self) -> bool {
+        !matches!(self, Self::Slice { .. })
+    }
+
     /// The layout after this move of a value of that type.
     pub fn apply(&self, mesh: &Mesh, type_: &Type, before: &Layout) -> Result<Layout, MoveError> {
         let mut after = before.clone();

@@ -153,7 +153,7 @@ impl Transfer {
     /// How often something is exchanged for it.
     #[must_use]
     pub fn exchanges(&self) -> usize {
-        self.moves.iter().filter(|it| !matches!(it, Move::Slice { .. })).count()
+        self.moves.iter().filter(|it| it.travels()).count()
     }
 
     /// What all moves take together each time that it is made (seconds).

@@ -11,8 +11,8 @@ use std::sync::Arc;
 
 use plan::Parallelism;
 use planner_ir::{
-    AxisId, Dims, ElementwiseClass, Graph, Layout, LoopId, Loops, Move, Node, NodeId, Op, OpClass, Over,
-    Partition, Phase, Source, State, StateKind,
+    AxisId, Dims, ElementwiseClass, Graph, Layout, LoopId, Loops, Node, NodeId, Op, OpClass, Over, Partition,
+    Phase, Source, State, StateKind,
 };
 use rewrite::{Edge, Space};
 
@@ -187,7 +187,7 @@ pub(crate) fn restrict(section: &Section, space: &mut Arc<Space>, rules: &Rules)
 
 /// Whether a move sends nothing.
 fn sends_nothing(edge: &Edge) -> bool {
-    matches!(edge.step, Move::Slice { .. })
+    !edge.step.travels()
 }
 
 fn is_product(op: &Op) -> bool {

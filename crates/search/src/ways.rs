@@ -4,7 +4,7 @@ use std::cmp::Ordering;
 use std::collections::{BTreeMap, BinaryHeap};
 use std::sync::{Arc, Mutex, PoisonError};
 
-use planner_ir::{Layout, Move, Type};
+use planner_ir::{Layout, Type};
 use rewrite::Edge;
 
 use crate::prices::Prices;
@@ -99,8 +99,7 @@ fn find((type_, layouts, edges): Between<'_>, prices: &dyn Prices) -> Ways {
                 if time < times[to] {
                     times[to] = time;
                     last[to] = edge;
-                    let travels = !matches!(edges[edge].step, Move::Slice { .. });
-                    exchanges[to] = exchanges[place] + usize::from(travels);
+                    exchanges[to] = exchanges[place] + usize::from(edges[edge].step.travels());
                     waiting.push(Reached { time, place: to });
                 }
             }

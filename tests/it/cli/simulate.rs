@@ -31,6 +31,18 @@ fn a_plan_is_simulated_and_drawn() {
             events.iter().filter(|it| it["ph"] == phase).map(|it| it["pid"].as_u64().unwrap()).collect();
         assert_eq!(tracks, (0..4).collect());
     }
+    // What operations wait for is what is exposed, but for what is exchanged after the last of them.
+    for class in said["classes"].as_array().unwrap() {
+        let waited = class["waited"].as_array().unwrap();
+        let seconds: f64 = waited.iter().map(|it| it["seconds"].as_f64().unwrap()).sum();
+        let (all, computing) =
+            (class["seconds"].as_f64().unwrap(), class["computing_seconds"].as_f64().unwrap());
+        assert!(seconds > 0.0 && seconds <= (all - computing) * (1.0 + 1e-6), "{class}");
+        for it in waited {
+            assert!(it["count"].as_u64().unwrap() > 0 && it["phase"] == "forward", "{it}");
+            assert!(["result", "place", "turn"].contains(&it["why"].as_str().unwrap()), "{it}");
+        }
+    }
     // One after another nothing is hidden, and the step is no shorter.
     let one_by_one = json(&["simulate", &plan, "--one-by-one"]);
     assert!(one_by_one["seconds"].as_f64().unwrap() >= number("seconds"));

@@ -94,7 +94,7 @@ fn hidden(plan: &Plan, found: &mut Violations) {
         }
     }
     for (transfer, read) in plan.transfers.iter().zip(first_read(plan)) {
-        let travels = transfer.moves.iter().any(|it| !matches!(it, Move::Slice { .. }));
+        let travels = transfer.moves.iter().any(Move::travels);
         let is_weight = match &graph.value(transfer.value).source {
             Source::Input(_) => false,
             Source::Weight(_) | Source::State(_) => true,
