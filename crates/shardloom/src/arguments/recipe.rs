@@ -2,7 +2,6 @@
 
 use clap::{Args, ValueEnum};
 use driver::pipeline::{Decisions, Phases};
-use files::Failure;
 use plan::{Loss, Masters, NoDecay, Precision, Recipe, Recompute, Roles};
 use planner_ir::{Optimizer, Real};
 

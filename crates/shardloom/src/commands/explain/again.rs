@@ -349,7 +349,7 @@ mod tests {
         let recipe = |words: Vec<String>| {
             let plan = ["shardloom", "plan", "m.onnx", "--machine", "cpu-1x"].map(str::to_owned);
             match Arguments::try_parse_from(plan.into_iter().chain(words)).unwrap().command {
-                Command::Plan(it) => it.recipe.recipe(it.runtime).unwrap().unwrap(),
+                Command::Plan(it) => it.recipe.recipe(it.runtime).unwrap(),
                 other => panic!("{other:?}"),
             }
         };
