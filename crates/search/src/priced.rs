@@ -30,10 +30,17 @@ pub fn mispriced(plan: &Plan, prices: &dyn Prices) -> Option<String> {
             loops: &node_.op.loops(&takes, &makes),
         };
         let priced = prices.exchanged(&work);
-        let prices =
-            [(*seconds, prices.work(&work)), (exchanged.rows, priced.rows), (exchanged.links, priced.links)];
-        if let Some(wrong) = prices.into_iter().find_map(|(said, priced)| time_differs(said, priced)) {
-            return Some(format!("operation {} (`{}`) {wrong}", node.0, node_.origin));
+        let times = [
+            ("", *seconds, prices.work(&work)),
+            (" for rows that are routed", exchanged.rows, priced.rows),
+            (" on links", exchanged.links, priced.links),
+        ];
+        let differs = |(of, said, priced): (&str, f64, f64)| {
+            let wrong = time_differs(said, priced)?;
+            Some(format!("operation {} (`{}`){of} {wrong}", node.0, node_.origin))
+        };
+        if let Some(wrong) = times.into_iter().find_map(differs) {
+            return Some(wrong);
         }
     }
     for (index, transfer) in plan.transfers.iter().enumerate() {

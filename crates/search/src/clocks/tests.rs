@@ -210,6 +210,15 @@ fn no_plan_takes_less_than_by_any_weights() {
             assert!(!is_least || time >= least.seconds() * (1.0 - SETTLED), "{time}, {}", least.seconds());
             let moves = |it: &&plan::Assignment| matches!(it, plan::Assignment::Computed { exchanged, .. } if exchanged.links > 0.0);
             in_steps += plan.assignments.iter().filter(moves).count();
+            assert_eq!(crate::mispriced(&plan, &prices), None);
+            let mut other = plan.clone();
+            if let Some(plan::Assignment::Computed { exchanged, .. }) =
+                other.assignments.iter_mut().find(|it| moves(&&**it))
+            {
+                exchanged.links *= 2.0;
+                let wrong = crate::mispriced(&other, &prices).expect("takes other times");
+                assert!(wrong.contains(" on links takes "), "{wrong}");
+            }
             behind += plan.loads(Some(overlap))[Clock::Backward as usize].behind;
             for other in &chains {
                 let weighed = other.time(&found.choices);
