@@ -150,22 +150,41 @@ pub fn all_to_all(machine: &Machine, group: &Group, held: Bytes) -> Seconds {
 /// same place of another node, and from there to where their experts are, at the same time; DeepEP, 2025.
 #[must_use]
 pub fn routed(machine: &Machine, group: &Group, all: Bytes, rows: &RoutedRows) -> Seconds {
-    let moved = Bytes(rows.of_device(all.0, group.size));
+    let [moved, relayed] = moved_and_relayed(group, all, rows);
     let copies = |moved: Bytes| 2.0 * work::copy(&machine.device, moved);
+    let copied = if rows.by <= 1 { copies(moved) } else { copies(moved) + copies(relayed) };
+    exchanged(machine, group, [moved, relayed], rows) + copied
+}
+
+/// Of [`routed`], for how long rows have links for themselves: without copies, and without latencies.
+#[must_use]
+pub fn routed_on_links(machine: &Machine, group: &Group, all: Bytes, rows: &RoutedRows) -> Seconds {
+    let on_links = exchanged(machine, group, moved_and_relayed(group, all, rows), rows);
+    let exchanges = if rows.by <= 1 { 1.0 } else { 3.0 };
+    let latencies = exchanges * all_to_all(machine, group, Bytes(1));
+    Seconds((on_links.0 - latencies.0).max(0.0))
+}
+
+/// How much a rank gets of so many bytes, and passes on in its set.
+fn moved_and_relayed(group: &Group, all: Bytes, rows: &RoutedRows) -> [Bytes; 2] {
+    let relayed = rows.of_set(all.0, group.size) / rows.by.max(1);
+    [Bytes(rows.of_device(all.0, group.size)), Bytes(relayed)]
+}
+
+/// What rows take on their way, without what is copied.
+fn exchanged(machine: &Machine, group: &Group, [moved, relayed]: [Bytes; 2], rows: &RoutedRows) -> Seconds {
     if rows.by <= 1 {
-        return all_to_all(machine, group, moved) + copies(moved);
+        return all_to_all(machine, group, moved);
     }
-    let relayed = Bytes(rows.of_set(all.0, group.size) / rows.by);
     let marks = Bytes(rows.marks(group.size));
-    let exchanged = match group.by_nodes().filter(|it| it[0].size == rows.by) {
+    match group.by_nodes().filter(|it| it[0].size == rows.by) {
         Some([within, between]) => {
             let rows = all_to_all(machine, &within, moved).max(all_to_all(machine, &between, relayed));
             all_to_all(machine, &between, marks) + rows
         }
         // Where sets are not nodes, all go over the same links.
         None => [marks, moved, relayed].into_iter().map(|it| all_to_all(machine, group, it)).sum(),
-    };
-    exchanged + copies(moved) + copies(relayed)
+    }
 }
 
 /// Time for every rank of the group to send `message` bytes to the next one, at the same time.

@@ -98,7 +98,7 @@ impl Lanes {
             let after = load.alone - it.at.min(load.alone);
             takes = takes.max(over + cost * (load.alone - after) + after + cost * (load.beside() - over));
         }
-        (all - takes).max(0.0) + self.within
+        (all + self.within - takes).max(0.0)
     }
 }
 

@@ -113,8 +113,8 @@ pub enum Assignment {
 pub struct Exchanged {
     /// What rows that are routed take on their way, with what says where they go.
     pub rows: f64,
-    /// For how long these, or what moves in its steps, have links for themselves that all exchanges use, as
-    /// [`Overlap::latency`](crate::Overlap) says; nothing where not all do.
+    /// For how long these, or what moves in its steps, have links for themselves that all exchanges use: without what
+    /// is copied for rows, and without the latency of each message; nothing where not all use the same links.
     pub links: f64,
 }
 

@@ -70,7 +70,7 @@ pub(crate) struct Assembled {
     pub(crate) given: Vec<Option<Held>>,
     /// For each operation, the time of each of its partitions, each time that it runs (seconds).
     pub(crate) seconds: Vec<Vec<f64>>,
-    /// What of that rows that are routed take on their way.
+    /// What of that is exchanged.
     pub(crate) exchanged: Vec<Vec<Exchanged>>,
     /// For each operation, whether it may be computed meanwhile.
     meanwhile: Vec<bool>,

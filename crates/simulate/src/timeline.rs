@@ -195,7 +195,7 @@ impl Class {
             all.filter(|it| wanted(program.instructions[it.instruction].stream)).collect()
         };
         let (here, there) = (on(&|it| it == Stream::Compute), joined(on(&Stream::exchanges)));
-        let sum = |spans: &[Span]| spans.iter().map(|it| it.end - it.start).sum::<f64>();
+        let sum = |spans: &[Span]| spans.iter().fold(0.0, |sum, it| sum + (it.end - it.start));
         let seconds = done.iter().map(|it| it.end(times)).fold(0.0, f64::max);
         let exposed = sum(&there) - common(&there, &here);
         let RankClass { ranks, kind: program, .. } = class;

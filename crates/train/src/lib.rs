@@ -118,7 +118,11 @@ impl fmt::Display for TrainError {
                  sizes of the batch or the sequence would help, or `--precision bf16`"
             ),
             Self::Loss(name, found) => {
-                write!(f, "the loss `{name}` is {found}, expected one number of floating point")
+                write!(
+                    f,
+                    "the loss `{name}` is {found}, expected one number of floating point: `--loss` names one, or \
+                     `cross-entropy:LOGITS,LABELS`"
+                )
             }
             Self::Scores(name, found) => {
                 write!(

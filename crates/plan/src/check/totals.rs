@@ -63,7 +63,9 @@ fn exchanged(plan: &Plan, found: &mut Violations) {
     for (node, assignment) in plan.assignments.iter().enumerate() {
         let Assignment::Computed { partition, seconds, exchanged, .. } = assignment else { continue };
         let most = |is: bool| if is { *seconds } else { 0.0 };
-        let (rows, links) = (most(!partition.routed.is_empty()), most(partition.moves()));
+        let is_routed = !partition.routed.is_empty();
+        let (rows, links) =
+            (most(is_routed), if is_routed { exchanged.rows } else { most(partition.moves()) });
         let said = [
             ("exchanges rows for", exchanged.rows, rows),
             ("has links for itself for", exchanged.links, links),

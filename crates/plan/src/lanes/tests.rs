@@ -100,15 +100,17 @@ fn parts_take_no_less_than_links_are_busy() {
     let (mut longer, mut all) = (0, 0);
     for seed in 0..200 {
         let (ahead, _) = lanes(seed, Beside::Ahead);
-        let blocking = ahead.alone / 2.0;
-        let links = blocking + ahead.load().beside();
-        let lanes = Lanes { blocking, links, ..ahead };
-        let whole = lanes.alone + lanes.load().beside();
+        // Of odd ones something on links is computed beside what is waited for, and they are busy longer than the rest.
+        let odd = if seed % 2 == 1 { 0.4 * ahead.alone } else { 0.0 };
+        let (blocking, within) = (ahead.alone / 2.0, odd);
+        let links = blocking + within + odd + ahead.load().beside();
+        let lanes = Lanes { blocking, links, within, ..ahead };
+        let whole = lanes.alone + lanes.within + lanes.load().beside();
         for cost in [0.0, 0.126, 0.5] {
             let apart = Overlap::costs(cost);
             let takes = |overlap: Overlap| whole - lanes.hidden(Some(overlap));
-            let least = links + cost * (lanes.alone - blocking);
-            let expected = takes(apart).max(least);
+            let least = links + cost * (lanes.alone + within - blocking);
+            let expected = takes(apart).max(least).min(whole);
             let found = takes(Overlap { latency: Some(0.0), ..apart });
             assert!((found - expected).abs() < 1e-9, "{seed} {cost}: {found}, expected {expected}");
             longer += usize::from(found > takes(apart) + 1e-9);
@@ -119,6 +121,35 @@ fn parts_take_no_less_than_links_are_busy() {
     let overlap = Overlap { cost: 0.1, latency: Some(2.0) };
     assert!((overlap.on_links(7.0, 2) - 3.0).abs() < 1e-12 && overlap.on_links(3.0, 2) <= 0.0);
     assert!(Overlap::costs(0.1).on_links(7.0, 2) <= 0.0);
+}
+
+/// Parts of random plans take no less than any sum of their loads, whatever runs beside what.
+#[test]
+fn random_plans_take_no_less_than_their_sums() {
+    let (mut by_links, mut paired) = (0, 0);
+    arbtest::arbtest(|u| {
+        let plan = crate::samples::random(u)?;
+        let cost = f64::from(u.int_in_range(0..=9_u8)?) / 10.0;
+        let overlap = Some(Overlap { cost, latency: Some(0.0) });
+        let hidden = plan.hidden_at(overlap);
+        let lanes = plan.lanes(overlap);
+        for ((load, lanes), hidden) in
+            plan.loads(overlap).iter().zip(lanes).zip([hidden.forward, hidden.backward])
+        {
+            let takes = load.all() - hidden;
+            let sums = load.sums(Overlap { cost, latency: plan.graph.training.as_ref().map(|_| 0.0) });
+            let longest = sums.into_iter().fold(0.0, f64::max);
+            assert!(takes >= longest - 1e-9 * load.all(), "{takes}, {sums:?}: {}", crate::json::write(&plan));
+            by_links += usize::from(longest > 0.0 && sums[4] >= longest);
+            paired += usize::from(sums[4] >= longest && lanes.within > 0.0);
+        }
+        Ok(())
+    })
+    .budget_ms(2_000);
+    assert!(
+        by_links > 0 && paired > 0,
+        "{by_links} by links, {paired} of them with something beside what is waited for"
+    );
 }
 
 /// Of what is waited for, as much has gradients of parameters beside it as were made before it and are not beside

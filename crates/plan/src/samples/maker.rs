@@ -182,7 +182,7 @@ fn computed(plan: &mut Plan, node: &Node, steps: Steps, u: &mut Unstructured<'_>
         }
         let bytes = bytes_of_steps(&plan.mesh, &loops, (&operands, &results), &partition);
         let (operands, seconds) = (copies, seconds(u)?);
-        let links = if partition.moves() { seconds / 2.0 } else { 0.0 };
+        let links = if partition.moves() { seconds } else { 0.0 };
         return Ok(Assignment::Computed {
             partition,
             operands,

@@ -57,8 +57,9 @@ impl MachinePrices<'_> {
             }
             Route::Rows => {
                 let Some(rows) = partition.routed_rows(loops) else { return [f64::INFINITY; 2] };
-                let [sent, links] =
-                    self.sent(&axes, held, |it, bytes| collective::routed(self.machine, it, bytes, &rows));
+                let sent = self.slowest(&axes, |it| collective::routed(self.machine, it, held, &rows));
+                let links =
+                    self.slowest(&axes, |it| collective::routed_on_links(self.machine, it, held, &rows));
                 let dim = loops.routed.and_then(|it| it.dim_of_rows(dims)).unwrap_or(0);
                 let back = Move::ReduceScatter { dim, digits: partition.routed.clone() };
                 let [packed, _] = packs(&back, met, met, type_);

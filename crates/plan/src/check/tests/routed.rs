@@ -70,7 +70,7 @@ fn rows_that_are_routed_are_checked() {
     let Assignment::Computed { bytes, .. } = &plan.assignments[0] else { unreachable!() };
     assert_eq!(bytes[..2], [4 * (6 * 8 * 4 * 4 / 5 + 1), 4 * 6 * 3 * 4]);
     type Change = fn(&mut Plan);
-    let changes: [(&str, Change); 11] = [
+    let changes: [(&str, Change); 12] = [
         ("operand-layout", |plan| plan.layouts[0] = parse_layout(&plan.mesh, "[a.b,-]").unwrap()),
         ("operand-layout", |plan| plan.layouts[1] = parse_layout(&plan.mesh, "[a,b]").unwrap()),
         ("result-layout", |plan| plan.layouts[5] = parse_layout(&plan.mesh, "[a,-]").unwrap()),
@@ -90,6 +90,13 @@ fn rows_that_are_routed_are_checked() {
         ("seconds", |plan| {
             let Assignment::Computed { exchanged, .. } = &mut plan.assignments[0] else { unreachable!() };
             exchanged.rows = 1.0;
+        }),
+        ("seconds", |plan| {
+            let Assignment::Computed { seconds, exchanged, .. } = &mut plan.assignments[0] else {
+                unreachable!()
+            };
+            (*seconds, exchanged.rows, exchanged.links) = (2.0, 1.0, 1.5);
+            plan.estimate = vec![crate::Term { name: "experts".to_owned(), seconds: 2.0 }];
         }),
         // Nothing is computed while rows are exchanged: all that there is comes of it, or leads to it.
         ("estimate", |plan| {
