@@ -62,10 +62,12 @@ fn times(plan: &Plan, found: &mut Violations) -> f64 {
 fn exchanged(plan: &Plan, found: &mut Violations) {
     for (node, assignment) in plan.assignments.iter().enumerate() {
         let Assignment::Computed { partition, seconds, exchanged, .. } = assignment else { continue };
-        let most = |is: bool| if is { *seconds } else { 0.0 };
-        let is_routed = !partition.routed.is_empty();
-        let (rows, links) =
-            (most(is_routed), if is_routed { exchanged.rows } else { most(partition.moves()) });
+        // The most that rows may take, and what is on links.
+        let (rows, links) = match partition {
+            it if !it.routed.is_empty() => (*seconds, exchanged.rows),
+            it if it.moves() => (0.0, *seconds),
+            _ => (0.0, 0.0),
+        };
         let said = [
             ("exchanges rows for", exchanged.rows, rows),
             ("has links for itself for", exchanged.links, links),
