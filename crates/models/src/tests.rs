@@ -49,6 +49,21 @@ fn weights_are_named_typed_and_counted_as_in_the_checkpoint() {
     );
 }
 
+/// Phi-4 is published with `attention_bias`, which models of its type do not read: false is what they compute.
+#[test]
+fn what_a_type_does_without_may_be_said() {
+    let phi = |said: &str| {
+        let config = MIXTRAL
+            .replace("mixtral", "phi3")
+            .replace("\"num_local_experts\":4,\"num_experts_per_tok\":2,", said);
+        written(&config, &Wanted::of(Use::Forward), Data::Absent)
+    };
+    let plain = phi("").unwrap();
+    assert!(phi("\"attention_bias\":false,").unwrap().bytes == plain.bytes);
+    let refused = phi("\"attention_bias\":true,").unwrap_err().to_string();
+    assert!(refused.contains("attention_bias") && refused.contains("false"), "{refused}");
+}
+
 /// Without them a graph is that of a configuration that has no layers that predict further tokens.
 #[test]
 fn further_tokens_are_left_out_where_the_loss_is_of_next_ones() {

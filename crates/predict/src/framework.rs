@@ -48,6 +48,8 @@ pub enum Figure {
     /// The part of backward tensor-parallel traffic that runs beside gradients of weights, where these are no part of
     /// their own (1).
     TensorBeside,
+    /// Whether weights that were gathered are let go after each micro-batch where gradients are sharded: 1 if so, else 0.
+    GathersAgain,
     /// How many times as long computing takes while traffic runs beside it (1).
     Contention,
     /// The rate of products in training, relative to the machine's prices (1).
@@ -127,7 +129,7 @@ pub struct FrameworkError {
 
 impl Figure {
     /// Every figure.
-    pub const ALL: [Self; 38] = [
+    pub const ALL: [Self; 39] = [
         Self::LayerLaunch,
         Self::CollectiveLaunch,
         Self::BackwardLaunch,
@@ -145,6 +147,7 @@ impl Figure {
         Self::DataHidden,
         Self::TensorHidden,
         Self::TensorBeside,
+        Self::GathersAgain,
         Self::Contention,
         Self::ProductRate,
         Self::FourBitRate,
@@ -189,6 +192,7 @@ impl Figure {
             Self::DataHidden => "data_hidden",
             Self::TensorHidden => "tensor_hidden",
             Self::TensorBeside => "tensor_beside",
+            Self::GathersAgain => "gathers_again",
             Self::Contention => "contention",
             Self::ProductRate => "product_rate",
             Self::FourBitRate => "four_bit_rate",

@@ -20,7 +20,7 @@ use cost_models::units::{Bytes, exact};
 
 use crate::attention;
 use crate::experts;
-use crate::framework::Figure;
+use crate::framework::{Figure, Framework};
 use crate::pieces::{ELEMENT, Job};
 use crate::schedule::{self, real};
 use crate::setup::{Arithmetic, Attention, Kinds, Learns, Recompute, Setup, Zero};
@@ -82,6 +82,19 @@ pub fn stages(job: &Job<'_>) -> Vec<Held> {
 pub fn fits(job: &Job<'_>, held: &Held) -> bool {
     let sure = held.total() * (1.0 - job.figure(Figure::MemoryMargin));
     sure <= exact(room(job).0)
+}
+
+/// Whether that many bytes fit, of what there is, in words; and by what they are believed to where they are more.
+#[must_use]
+pub fn verdict(fits: bool, [held, room]: [f64; 2], framework: &Framework) -> String {
+    match (fits, held > room) {
+        (false, _) => "does not fit".to_owned(),
+        (true, false) => "fits".to_owned(),
+        (true, true) => {
+            let margin = 100.0 * framework.at(Figure::MemoryMargin);
+            format!("fits if less is held than is said, by up to {margin} %")
+        }
+    }
 }
 
 /// Memory of a device that a program can use.

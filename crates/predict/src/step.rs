@@ -301,6 +301,12 @@ pub fn parameters(job: &Job<'_>) -> [f64; 2] {
 }
 
 /// Reduction of gradients, and gathering of weights that were updated elsewhere.
+///
+/// Gradients that are sharded (ZeRO-2) are reduced in every micro-batch, beside its own backward pass: a rank has no
+/// room for sums of all of them. With a pipeline they are reduced once, after the last micro-batch.
+///
+/// Source: Rajbhandari et al., "ZeRO", 2020, section 5.2; PyTorch 2.9, `torch/distributed/pipelining/stage.py`,
+/// `backward_maybe_with_nosync`: gradients of all micro-batches but the last stay where they are, and weights gathered.
 fn data_parallel(job: &Job<'_>, slowest: &StageTimes) -> Estimate {
     let setup = job.setup;
     let mut time = Estimate::new();
@@ -320,11 +326,14 @@ fn data_parallel(job: &Job<'_>, slowest: &StageTimes) -> Estimate {
         Zero::Nothing => sum(&|group, count| all_reduce(machine, group, whole_bytes(bytes * count))),
         _ => sum(&|group, count| reduce_scatter(machine, group, whole_bytes(bytes * count))),
     };
-    time.add_term("gradient reduction", beyond(reduce, hidden * backward));
+    let parts = setup.zero == Zero::Gradients && setup.pp == 1;
+    let times = |often: bool| if often { exact(setup.microbatches()) } else { 1.0 };
+    time.add_term("gradient reduction", times(parts) * beyond(reduce, hidden * backward));
     if setup.zero != Zero::Nothing {
         let gather =
             sum(&|group, count| ring_all_gather(machine, group, whole_bytes(exact(ELEMENT) * count)));
-        time.add_term("weight gathering", beyond(gather, hidden * slowest.forward.total()));
+        let again = times(parts && job.figure(Figure::GathersAgain) > 0.0);
+        time.add_term("weight gathering", again * beyond(gather, hidden * slowest.forward.total()));
     }
     // The first stage and the last have one table.
     if setup.pp > 1 && (setup.model.embedding == crate::model::Embedding::Tied || setup.model.further > 0) {

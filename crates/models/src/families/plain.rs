@@ -83,7 +83,10 @@ fn biases(config: &Config, kind: &str) -> Result<[bool; 2]> {
     Ok(match kind {
         "qwen2" => [true, false],
         "glm" | "glm4" => [config.flag_or("attention_bias", true)?, false],
-        "mistral" | "phi3" => [false, false],
+        "mistral" | "phi3" => {
+            config.only("attention_bias", false, false)?;
+            [false, false]
+        }
         _ => [config.flag_or("attention_bias", false)?; 2],
     })
 }

@@ -152,7 +152,7 @@ pub const KEYS: [Key; 55] = [
         "zero_stage",
         "0 to 3",
         "0; 1 is use_distributed_optimizer",
-        "what is sharded among data-parallel ranks: optimizer states, gradients, weights",
+        "what is sharded among data-parallel ranks: optimizer states, gradients, weights; with 2, and no pipeline, gradients are reduced in every micro-batch, and FSDP gathers weights again",
     ),
     key(
         "hybrid_shard",

@@ -125,3 +125,14 @@ fn more_devices_never_hold_more() {
         }
     }
 }
+
+/// What is believed to fit though it is more than there is, is not said to fit without a word.
+#[test]
+fn what_is_more_than_there_is_fits_by_a_margin_that_is_said() {
+    let framework = Framework::shipped("megatron-core").unwrap();
+    let said = |fits, held| verdict(fits, [held, 80e9], &framework);
+    assert_eq!(said(true, 80e9), "fits");
+    assert_eq!(said(false, 90e9), "does not fit");
+    let margin = format!("by up to {} %", 100.0 * framework.at(Figure::MemoryMargin));
+    assert!(said(true, 80.1e9).ends_with(&margin), "{margin}");
+}

@@ -122,6 +122,31 @@ fn tensors_that_are_gathered_one_by_one_wait_for_every_hop() {
     assert!(together.of("contention").0.abs() < 1e-12 && many.of("contention").0.abs() < 1e-12);
 }
 
+/// Gradients that are sharded are reduced in every micro-batch, but for a pipeline's; weights that were gathered are
+/// gathered again where they are let go.
+#[test]
+fn sharded_gradients_are_reduced_in_every_micro_batch() {
+    let cluster = Cluster::new(machine_of("A100-SXM4-80GB").unwrap(), &Links::default(), "a test").unwrap();
+    let terms = |framework: &str, setup: &Setup| {
+        setup.check().unwrap();
+        let framework = Framework::shipped(framework).unwrap();
+        let time = step(&Job::new(setup, &framework, &cluster).unwrap());
+        ["gradient reduction", "weight gathering"].map(|it| time.of(it).0)
+    };
+    let with = |zero, pp| Setup { zero, dp_overlap: false, ..setup(1, pp, 2) };
+    let ratios = |framework, pp| {
+        let [once, each] = [Zero::Optimizer, Zero::Gradients].map(|zero| terms(framework, &with(zero, pp)));
+        assert!(once.iter().all(|it| *it > 0.0));
+        [each[0] / once[0], each[1] / once[1]].map(f64::round)
+    };
+    // Sixteen examples of two replicas, one in a micro-batch.
+    assert_eq!(with(Zero::Gradients, 1).microbatches(), 8);
+    assert_eq!(ratios("megatron-core", 1), [8.0, 1.0]);
+    assert_eq!(ratios("deepspeed", 1), [8.0, 1.0]);
+    assert_eq!(ratios("torchtitan", 1), [8.0, 8.0]);
+    assert_eq!(ratios("torchtitan", 2), [1.0, 1.0]);
+}
+
 /// No setup takes less than its floor, whatever is sharded or recomputed and whichever layers have no experts; and where
 /// little else takes time, the floor is most of it.
 #[test]

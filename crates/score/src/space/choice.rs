@@ -7,6 +7,9 @@ use predict::setup::{Dispatch, Recompute, Setup, Zero};
 
 use super::{Space, must_split};
 
+/// The key of how many layers each stage has.
+pub(super) const LAYERS: &str = "pipeline_layers";
+
 /// A choice; the rest of the setup follows from it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Choice {
@@ -138,13 +141,15 @@ impl Choice {
             key("virtual_pipeline_model_parallel_size", count(self.vpp), count(to.vpp));
             key("schedule", word(&SCHEDULE, self.schedule), word(&SCHEDULE, to.schedule));
         }
-        if self.pp == to.pp && self.even != to.even {
-            let shown = |it: &Self| {
-                let stages = it.setup(base).stages;
+        let [before, stages] = [self, to].map(|it| it.setup(base).stages);
+        // What nobody says is taken to be equal parts.
+        let is_unequal = stages.iter().any(|it| *it != stages[0]);
+        if before != stages && (self.pp == to.pp || is_unequal) {
+            let shown = |stages: &[u64]| {
                 let stages: Vec<String> = stages.iter().map(ToString::to_string).collect();
                 format!("[{}]", stages.join(", "))
             };
-            key("pipeline_layers", shown(self), shown(to));
+            key(LAYERS, shown(&before), shown(&stages));
         }
         if base.model.experts.is_some() {
             key("expert_model_parallel_size", count(self.ep), count(to.ep));
@@ -304,3 +309,6 @@ pub(super) fn choices(layout: &Choice, base: &Setup, space: &Space) -> Vec<Choic
     }
     all
 }
+
+#[cfg(test)]
+mod tests;

@@ -9,7 +9,7 @@ use predict::setup::Setup;
 use predict::step::{floor, layer_floors};
 
 use super::Space;
-use super::choice::{self, Choice, Key, choices, layouts, shapes};
+use super::choice::{self, Choice, Key, LAYERS, choices, layouts, shapes};
 
 /// How many keys a change has at most.
 const KEYS: usize = 2;
@@ -35,6 +35,8 @@ pub struct Priced {
     pub seconds: f64,
     /// What its fullest rank holds (bytes).
     pub held: f64,
+    /// How much it may hold (bytes).
+    pub room: f64,
     /// Whether it fits.
     pub fits: bool,
 }
@@ -82,8 +84,8 @@ impl Search<'_> {
     /// What a choice takes; none if it is not a setup.
     fn priced(&self, choice: Choice) -> Result<Option<Priced>, ClusterError> {
         let Some(setup) = self.setup(choice) else { return Ok(None) };
-        let Answer { time, held, fits, .. } = answer(&setup, self.kinds)?;
-        Ok(Some(Priced { choice, seconds: time.total().0, held: held.total(), fits }))
+        let Answer { time, held, room, fits } = answer(&setup, self.kinds)?;
+        Ok(Some(Priced { choice, seconds: time.total().0, held: held.total(), room, fits }))
     }
 
     /// What a layer of each kind takes at least for a micro-batch of such a setup.
@@ -156,7 +158,7 @@ impl Search<'_> {
                     let Some(setup) = self.setup(choice) else { continue };
                     let seconds = time(&setup, self.kinds)?.total().0;
                     if best.found.as_ref().is_none_or(|found| seconds < found.seconds) {
-                        best.found = Some(Priced { choice, seconds, held, fits });
+                        best.found = Some(Priced { choice, seconds, held, room, fits });
                     }
                 }
             }
@@ -174,7 +176,9 @@ impl Search<'_> {
             }
             for choice in choices(&layout, self.base, space) {
                 let keys = now.choice.changes(&choice, self.base);
-                if keys.is_empty() || keys.len() > KEYS {
+                // The layers of stages follow from how many stages there are.
+                let follows = |key: &Key| key.name == LAYERS && now.choice.pp != choice.pp;
+                if keys.is_empty() || keys.iter().filter(|&key| !follows(key)).count() > KEYS {
                     continue;
                 }
                 let Some(after) = self.priced(choice)? else { continue };
@@ -203,8 +207,8 @@ impl Search<'_> {
 
     /// What the setup takes as it is.
     pub fn now(&self) -> Result<Priced, ClusterError> {
-        let Answer { time, held, fits, .. } = answer(self.base, self.kinds)?;
-        Ok(Priced { choice: Choice::of(self.base), seconds: time.total().0, held: held.total(), fits })
+        let Answer { time, held, room, fits } = answer(self.base, self.kinds)?;
+        Ok(Priced { choice: Choice::of(self.base), seconds: time.total().0, held: held.total(), room, fits })
     }
 }
 

@@ -154,7 +154,11 @@ fn said(setup: &Setup, kinds: &[Kind], answer: &Answer, Left { assumed, taken }:
         // Writing to a string does not fail.
         let _ = writeln!(text, "{line}");
     }
-    text.push_str(&memory_text(held, *room, *fits));
+    text.push_str(&memory_text(
+        held,
+        *room,
+        &memory::verdict(*fits, [held.total(), *room], &kinds[0].framework),
+    ));
     for (said, as_it) in taken {
         let _ = writeln!(text, "taken       {said}: {as_it}");
     }
@@ -178,8 +182,7 @@ pub(super) fn titled(setup: &Setup, kinds: &[Kind]) -> String {
     )
 }
 
-fn memory_text(held: &Held, room: f64, fits: bool) -> String {
-    let verdict = if fits { "fits" } else { "does not fit" };
+fn memory_text(held: &Held, room: f64, verdict: &str) -> String {
     let total = memory::words(held.total());
     let mut text = format!("memory      {total} of {} a device: {verdict}\n", memory::words(room));
     for (kind, bytes) in held.by_kind().into_iter().filter(|(_, bytes)| *bytes > 0.0) {

@@ -204,7 +204,7 @@ impl Score {
             json["framework_year"] = version.json();
             line_of(&mut text, format_args!("version       {version}"));
         }
-        self.memory(&mut text, answer.room);
+        self.memory(&mut text);
         self.step(&mut text, &answer, error);
         for line in throughput::lines(rate.as_ref(), 14) {
             line_of(&mut text, format_args!("{line}"));
@@ -223,17 +223,23 @@ impl Score {
         framework.has_trend().then_some(Version { year: self.setup.year, figures, factor })
     }
 
-    fn memory(&self, text: &mut String, room: f64) {
-        let verdict = if self.now.fits { "fits" } else { "does not fit" };
-        let (free, held, room) = (room, memory::words(self.now.held), memory::words(room));
+    /// What a setup holds, and whether that fits where it is news: the one that is asked about does not, or this one may
+    /// not.
+    fn held(&self, it: &Priced) -> String {
+        let held = memory::words(it.held);
+        let is_news = !self.now.fits || it.held > it.room;
+        if is_news { format!("{held} a device: {}", self.verdict(it)) } else { format!("{held} a device") }
+    }
+
+    /// Whether a setup fits, in words.
+    fn verdict(&self, it: &Priced) -> String {
+        memory::verdict(it.fits, [it.held, it.room], &self.kinds[0].framework)
+    }
+
+    fn memory(&self, text: &mut String) {
+        let verdict = self.verdict(&self.now);
+        let (held, room) = (memory::words(self.now.held), memory::words(self.now.room));
         line_of(text, format_args!("memory        {held} of {room} on the fullest device: {verdict}"));
-        if self.now.fits && self.now.held > free {
-            let margin = 100.0 * self.kinds[0].framework.at(Figure::MemoryMargin);
-            line_of(
-                text,
-                format_args!("  within      {margin} %, by which what is held may be less than is said"),
-            );
-        }
         let uneven = self.worst.as_ref().filter(|it| it.load.imbalance > 1.0);
         let mut rows = vec![(
             "stage".to_owned(),
@@ -275,7 +281,7 @@ impl Score {
             return line_of(text, format_args!("worst load    the even one: {why}"));
         }
         let longer = |seconds: f64| 100.0 * (seconds / self.now.seconds - 1.0);
-        let verdict = if now.fits { "fits" } else { "does not fit" };
+        let verdict = self.verdict(now);
         let (held, time) = (memory::words(now.held), quantity::seconds(now.seconds));
         line_of(
             text,
@@ -325,9 +331,9 @@ impl Score {
             line_of(
                 text,
                 format_args!(
-                    "{word:<14}{time} ({gap:+.1} %) {title}, {} a device; proven on {setups} setups, {priced} of \
-                     them priced",
-                    memory::words(found.held)
+                    "{word:<14}{time} ({gap:+.1} %) {title}, {}; proven on {setups} setups, {priced} of them \
+                     priced",
+                    self.held(found)
                 ),
             );
             let keys = self.words_of(&found.choice);
@@ -345,14 +351,13 @@ impl Score {
     fn told_changes(&self, text: &mut String) {
         for change in &self.changes {
             let gain = 100.0 * (change.after.seconds / self.now.seconds - 1.0);
-            let what = if self.now.fits { "" } else { ": fits" };
             line_of(
                 text,
                 format_args!(
-                    "change        {}: {} ({gain:+.1} %), {} a device{what}",
+                    "change        {}: {} ({gain:+.1} %), {}",
                     self.words_of(&change.after.choice),
                     quantity::seconds(change.after.seconds),
-                    memory::words(change.after.held),
+                    self.held(&change.after),
                 ),
             );
         }
