@@ -7,6 +7,9 @@ use predict::setup::{Dispatch, Recompute, Setup, Zero};
 
 use super::{Space, must_split};
 
+/// The key of how many stages there are.
+pub(super) const STAGES: &str = "pipeline_model_parallel_size";
+
 /// The key of how many layers each stage has.
 pub(super) const LAYERS: &str = "pipeline_layers";
 
@@ -127,7 +130,7 @@ impl Choice {
         };
         let count = |it: u64| it.to_string();
         key("tensor_model_parallel_size", count(self.tp), count(to.tp));
-        key("pipeline_model_parallel_size", count(self.pp), count(to.pp));
+        key(STAGES, count(self.pp), count(to.pp));
         key("context_parallel_size", count(self.cp), count(to.cp));
         key("micro_batch_size", count(self.mbs), count(to.mbs));
         key("recompute_granularity", word(&RECOMPUTE, self.recompute), word(&RECOMPUTE, to.recompute));

@@ -9,7 +9,7 @@ use predict::setup::Setup;
 use predict::step::{floor, layer_floors};
 
 use super::Space;
-use super::choice::{self, Choice, Key, LAYERS, choices, layouts, shapes};
+use super::choice::{self, Choice, Key, LAYERS, STAGES, choices, layouts, shapes};
 
 /// How many keys a change has at most.
 const KEYS: usize = 2;
@@ -176,9 +176,7 @@ impl Search<'_> {
             }
             for choice in choices(&layout, self.base, space) {
                 let keys = now.choice.changes(&choice, self.base);
-                // The layers of stages follow from how many stages there are.
-                let follows = |key: &Key| key.name == LAYERS && now.choice.pp != choice.pp;
-                if keys.is_empty() || keys.iter().filter(|&key| !follows(key)).count() > KEYS {
+                if keys.is_empty() || own(&keys).len() > KEYS {
                     continue;
                 }
                 let Some(after) = self.priced(choice)? else { continue };
@@ -196,8 +194,7 @@ impl Search<'_> {
             if told.len() == TOLD {
                 break;
             }
-            let names = |it: &Change| it.keys.iter().map(|key| key.name).collect::<Vec<_>>();
-            let part = |a: &Change, b: &Change| names(a).iter().all(|it| names(b).contains(it));
+            let part = |a: &Change, b: &Change| own(&a.keys).iter().all(|it| own(&b.keys).contains(it));
             if !told.iter().any(|it| part(it, &change) || part(&change, it)) {
                 told.push(change);
             }
@@ -221,4 +218,10 @@ fn runs(space: &Space, setup: &Setup) -> bool {
         && (*vpp == 1 || space.parts)
         && (space.tensor_beside || *tp == 1 || (*pp, *cp) == (1, 1))
         && (!setup.seq_parallel || space.sequence || super::must_split(setup, *tp))
+}
+
+/// What is changed for its own sake: the layers of stages follow from how many stages there are.
+fn own(keys: &[Key]) -> Vec<&'static str> {
+    let has_stages = keys.iter().any(|key| key.name == STAGES);
+    keys.iter().map(|key| key.name).filter(|name| *name != LAYERS || !has_stages).collect()
 }

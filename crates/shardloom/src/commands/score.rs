@@ -294,10 +294,10 @@ impl Score {
         );
         line_of(text, format_args!("  by          {}", load.source));
         for Change { after, .. } in changes {
-            let (held, time) = (memory::words(after.held), quantity::seconds(after.seconds));
+            let (held, time) = (self.held(after), quantity::seconds(after.seconds));
             let keys = self.words_of(&after.choice);
             let longer = longer(after.seconds);
-            line_of(text, format_args!("  fits with   {keys}: {time} ({longer:+.1} %), {held} a device"));
+            line_of(text, format_args!("  fits with   {keys}: {time} ({longer:+.1} %), {held}"));
         }
     }
 
