@@ -305,7 +305,7 @@ pub fn parameters(job: &Job<'_>) -> [f64; 2] {
 /// Gradients that are sharded (ZeRO-2) are reduced in every micro-batch, beside its own backward pass: a rank has no
 /// room for sums of all of them. With a pipeline they are reduced once, after the last micro-batch.
 ///
-/// Source: Rajbhandari et al., "ZeRO", 2020, section 5.2; PyTorch 2.9, `torch/distributed/pipelining/stage.py`,
+/// Source: Rajbhandari et al., "ZeRO", 2020, section 5.2; PyTorch, `torch/distributed/pipelining/stage.py`,
 /// `backward_maybe_with_nosync`: gradients of all micro-batches but the last stay where they are, and weights gathered.
 fn data_parallel(job: &Job<'_>, slowest: &StageTimes) -> Estimate {
     let setup = job.setup;
