@@ -326,14 +326,14 @@ fn data_parallel(job: &Job<'_>, slowest: &StageTimes) -> Estimate {
         Zero::Nothing => sum(&|group, count| all_reduce(machine, group, whole_bytes(bytes * count))),
         _ => sum(&|group, count| reduce_scatter(machine, group, whole_bytes(bytes * count))),
     };
-    let parts = setup.zero == Zero::Gradients && setup.pp == 1;
-    let times = |often: bool| if often { exact(setup.microbatches()) } else { 1.0 };
-    time.add_term("gradient reduction", times(parts) * beyond(reduce, hidden * backward));
+    let is_each = setup.zero == Zero::Gradients && setup.pp == 1;
+    let reductions = if is_each { exact(setup.microbatches()) } else { 1.0 };
+    time.add_term("gradient reduction", reductions * beyond(reduce, hidden * backward));
     if setup.zero != Zero::Nothing {
         let gather =
             sum(&|group, count| ring_all_gather(machine, group, whole_bytes(exact(ELEMENT) * count)));
-        let again = times(parts && job.figure(Figure::GathersAgain) > 0.0);
-        time.add_term("weight gathering", again * beyond(gather, hidden * slowest.forward.total()));
+        let gathers = if job.figure(Figure::GathersAgain) > 0.0 { reductions } else { 1.0 };
+        time.add_term("weight gathering", gathers * beyond(gather, hidden * slowest.forward.total()));
     }
     // The first stage and the last have one table.
     if setup.pp > 1 && (setup.model.embedding == crate::model::Embedding::Tied || setup.model.further > 0) {

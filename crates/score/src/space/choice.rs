@@ -92,16 +92,20 @@ impl Choice {
         degrees(self).into_iter().zip(degrees(other)).filter(|(one, other)| one != other).count()
     }
 
+    /// How many layers each stage has.
+    fn stages(&self, base: &Setup) -> Vec<u64> {
+        if self.even { base.model.stages(self.pp) } else { base.stages.clone() }
+    }
+
     /// The setup with this choice.
     #[must_use]
     pub fn setup(&self, base: &Setup) -> Setup {
         let replica = self.tp * self.pp * self.cp;
-        let stages = if self.even { base.model.stages(self.pp) } else { base.stages.clone() };
         Setup {
             tp: self.tp,
             pp: self.pp,
             vpp: self.vpp,
-            stages,
+            stages: self.stages(base),
             cp: self.cp,
             ep: self.ep,
             etp: self.etp,
@@ -144,15 +148,13 @@ impl Choice {
             key("virtual_pipeline_model_parallel_size", count(self.vpp), count(to.vpp));
             key("schedule", word(&SCHEDULE, self.schedule), word(&SCHEDULE, to.schedule));
         }
-        let [before, stages] = [self, to].map(|it| it.setup(base).stages);
-        // What nobody says is taken to be equal parts.
-        let is_unequal = stages.iter().any(|it| *it != stages[0]);
-        if before != stages && (self.pp == to.pp || is_unequal) {
-            let shown = |stages: &[u64]| {
-                let stages: Vec<String> = stages.iter().map(ToString::to_string).collect();
-                format!("[{}]", stages.join(", "))
-            };
-            key(LAYERS, shown(&before), shown(&stages));
+        if (self.pp, self.even) != (to.pp, to.even) {
+            let [before, after] = [self, to].map(|it| it.stages(base));
+            // What nobody says is taken to be equal parts.
+            let is_unequal = after.iter().any(|it| *it != after[0]);
+            if self.pp == to.pp || is_unequal {
+                key(LAYERS, format!("{before:?}"), format!("{after:?}"));
+            }
         }
         if base.model.experts.is_some() {
             key("expert_model_parallel_size", count(self.ep), count(to.ep));
