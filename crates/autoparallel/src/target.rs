@@ -97,13 +97,15 @@ pub fn prices<'a>(target: &Target<'a>) -> Result<TargetPrices<'a>, Failure> {
     Ok(TargetPrices { machine, rules: target.rules })
 }
 
-/// What a refusal says where programs do not fit.
+/// What a refusal says where programs do not fit, and where stages of a pipeline do not.
 const NO_ROOM: &str = "the program does not fit";
+pub(crate) const NO_ROOM_FOR_STAGES: &str = "the pipeline does not fit";
 
 /// Whether what was refused does not fit.
 #[must_use]
 pub fn does_not_fit(refused: &Failure) -> bool {
-    matches!(refused, Failure::Input(message) if message.contains(NO_ROOM))
+    let Failure::Input(message) = refused else { return false };
+    [NO_ROOM, NO_ROOM_FOR_STAGES].into_iter().any(|it| message.contains(it))
 }
 
 /// Why there is no plan, and what would help.

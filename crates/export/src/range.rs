@@ -9,6 +9,9 @@ pub struct Range {
     pub zero: [&'static [u8]; 2],
     /// Whether sequences are split between products that use parameters split.
     pub sequence: bool,
+    /// Whether what is exported says that traffic of tensor parallelism goes on beside computing, where sequences are split
+    /// ([`crate::Strategy::overlaps_tensor`]).
+    pub overlaps_tensor: bool,
     /// Its schedules; none if it has no pipelines.
     pub schedules: Vec<Kind>,
     /// Into what it cuts sequences.

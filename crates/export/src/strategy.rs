@@ -229,6 +229,14 @@ impl Strategy {
         self.data * self.micro_batch * self.micro_batches
     }
 
+    /// Whether traffic of tensor parallelism goes on beside computing where the target can have it so.
+    ///
+    /// Sources: Megatron-LM, `megatron/training/arguments.py`, `validate_args`: only with sequences that are split;
+    /// Megatron-Bridge's recipes in NVFP4, which do without it.
+    pub fn overlaps_tensor(&self) -> bool {
+        self.tensor > 1 && self.sequence && self.scaling != Some(Scaling::Nvfp4)
+    }
+
     /// All layers but those that predict tokens after the next.
     pub fn layer_count(&self) -> u64 {
         self.layers.iter().sum::<u64>() - self.further

@@ -173,19 +173,24 @@ impl Target {
             | Self::Dynamo(_) => None,
             Self::Torchtitan => {
                 let schedules = Kind::ALL.to_vec();
-                Some(Range { zero: [fsdp; 2], sequence: true, schedules, cuts: Cuts::HalvesOfAll })
+                let (zero, cuts) = ([fsdp; 2], Cuts::HalvesOfAll);
+                // Where it says so differs from version to version, and it needs a compiled model.
+                Some(Range { zero, sequence: true, overlaps_tensor: false, schedules, cuts })
             }
             Self::Hf => {
                 let zero = [fsdp; 2];
-                Some(Range { zero, sequence: false, schedules: vec![], cuts: Cuts::Parts })
+                let (schedules, cuts) = (vec![], Cuts::Parts);
+                Some(Range { zero, sequence: false, overlaps_tensor: false, schedules, cuts })
             }
             Self::Megatron | Self::Bridge => {
                 let schedules = vec![Kind::OneForwardOneBackward, Kind::Interleaved];
-                Some(Range { zero: BY_STAGE, sequence: true, schedules, cuts: Cuts::Halves })
+                let (zero, cuts) = (BY_STAGE, Cuts::Halves);
+                Some(Range { zero, sequence: true, overlaps_tensor: true, schedules, cuts })
             }
             Self::Deepspeed => {
                 let schedules = vec![Kind::OneForwardOneBackward];
-                Some(Range { zero: BY_STAGE, sequence: false, schedules, cuts: Cuts::Parts })
+                let (zero, cuts) = (BY_STAGE, Cuts::Parts);
+                Some(Range { zero, sequence: false, overlaps_tensor: false, schedules, cuts })
             }
         }
     }

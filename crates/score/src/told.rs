@@ -49,7 +49,10 @@ impl Expected {
     pub fn fastest(&self, (allowed, most): (&dyn Fn(&Choice) -> bool, f64)) -> Result<Best, String> {
         let Setup { model, .. } = &self.setup;
         let devices = self.setup.devices();
+        // A plan is what exports say.
+        let says = self.runner.target().range().is_none_or(|it| it.overlaps_tensor);
         let space = Space::of(self.runner);
+        let space = Space { tensor_overlap: space.tensor_overlap && says, ..space };
         let node =
             self.kinds.iter().map(|it| it.cluster.machine.devices_per_node()).min().unwrap_or(u64::MAX);
         let can_be = |it: &Choice| {

@@ -12,6 +12,7 @@ use plan::{Pipeline, Plan};
 use planner_ir::Mesh;
 
 use super::{Forward, Meshes, Wanted, held};
+use crate::target::NO_ROOM_FOR_STAGES;
 
 /// How often blocks are dealt anew.
 const ROUNDS: usize = 4;
@@ -115,7 +116,7 @@ pub(super) fn fits(pipeline: &Pipeline) -> Result<(), Failure> {
     match groups.chain(stages).find(|(_, held, capacity)| held > capacity) {
         None => Ok(()),
         Some((what, held, capacity)) => Err(Failure::input(
-            "the pipeline does not fit",
+            NO_ROOM_FOR_STAGES,
             format!(
                 "{what} needs {}, and a device may hold {}: {} bytes are missing; more stages, smaller \
                  micro-batches, a schedule that holds fewer of them (`--schedule 1f1b`) or `--recompute full` \

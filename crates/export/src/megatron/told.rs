@@ -196,6 +196,7 @@ fn degrees(strategy: &Strategy) -> Vec<One> {
         ],
     ));
     all.push(switch(strategy.sequence, "--sequence-parallel", "model", "sequence_parallel"));
+    all.push(switch(strategy.overlaps_tensor(), "--tp-comm-overlap", "model", "tp_comm_overlap"));
     all
 }
 

@@ -3,7 +3,7 @@
 use ::export::Cuts;
 use ::schedule::Kind;
 use predict::config::{DISPATCH, RECOMPUTE, SCHEDULE};
-use predict::setup::{Dispatch, Recompute, Setup, Zero};
+use predict::setup::{Arithmetic, Dispatch, Recompute, Setup, Zero};
 
 use super::{Space, must_split};
 
@@ -264,7 +264,8 @@ pub(super) fn shapes(layout: &Choice, base: &Setup, space: &Space) -> Vec<Choice
             let more = [Some(Dispatch::AllToAll), Some(Dispatch::OncePerNode)];
             ways.extend(more.iter().filter(|it| **it != now.dispatch));
         }
-        let tp_overlap = sequence && space.tensor_overlap;
+        // Recipes of NVFP4 do without it.
+        let tp_overlap = sequence && space.tensor_overlap && base.precision != Arithmetic::F4;
         for dispatch in ways {
             let shape = Choice { sequence, tp_overlap, dispatch, ..*layout };
             all.extend(staged(&shape, base, space));

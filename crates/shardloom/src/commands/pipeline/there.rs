@@ -87,7 +87,10 @@ impl Asked<'_> {
             }
             None => None,
         };
-        let mut led = match first.and_then(|answer| self.expected(&answer)) {
+        let first = first.and_then(|answer| self.expected(&answer));
+        // The same setups are not planned twice.
+        let were_planned = first.is_some();
+        let mut led = match first {
             Some((told, expected)) => {
                 self.pins.has_experts(expected.setup.model.experts.is_some())?;
                 self.led((&told, &expected), (&|_| true, true))?
@@ -101,7 +104,7 @@ impl Asked<'_> {
         let Some((told, expected)) = self.expected(&answer) else {
             return Ok(Settled { answer, led: None });
         };
-        if led.is_none() {
+        if !were_planned {
             led = self.led((&told, &expected), (&|found| is_below(found, &expected), false))?;
         }
         let ours = There { settled: Settled { answer, led: None }, expected };
