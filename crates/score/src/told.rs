@@ -76,9 +76,12 @@ impl Expected {
 
 /// What a framework takes for what it is told of a job, on machines with how many devices each; nothing of what is
 /// not trained by one whose runs are known. Where the model is a `config.json`, its text says what the model is.
+///
+/// Of products in fewer than 16 bits a framework may have others than a plan, or scales of another kind. What it takes is
+/// then that of what it does (`alike` false): good enough to compare setups, and not said of the plan.
 #[must_use]
 pub fn expected(
-    job: &Job<'_>,
+    (job, alike): (&Job<'_>, bool),
     exported: &Exported,
     machines: Vec<(Machine, u64)>,
     config: Option<String>,
@@ -90,10 +93,8 @@ pub fn expected(
     let priced = || {
         // Arguments of Megatron say what the model is.
         let states = matches!(runner, Runner::Megatron | Runner::Bridge);
-        if strategy.scaling.is_some() && runner == Runner::Torchtitan {
-            return Err("its files do not say which products are of 8-bit numbers".to_owned());
-        }
-        if let Some(unlike) = unlike(job, &model, strategy, states) {
+        let narrow = || narrow(&model, strategy, runner).filter(|_| alike);
+        if let Some(unlike) = unlike(job, &model, strategy, states).or_else(narrow) {
             return Err(unlike.to_owned());
         }
         let sizes = || sizes(&model, strategy).map(|it| it.to_string());
@@ -121,14 +122,6 @@ fn unlike(job: &Job<'_>, model: &Model, strategy: &Strategy, states: bool) -> Op
     if strategy.element == DType::F32 {
         return Some("prices of frameworks are of steps in 16 bits: plan with `--precision bf16`");
     }
-    if strategy.scaling == Some(Scaling::Blocks) {
-        return Some(
-            "figures of 8-bit products are of those with one scale for a value, not for blocks of it",
-        );
-    }
-    if strategy.scaling.is_some() && model.experts.is_some() {
-        return Some("experts are in bf16 in plans of narrow numbers, and narrow there");
-    }
     if !operations.all(|node| causal(&node.op)) {
         return Some("attention is not causal, and prices of frameworks are of decoders");
     }
@@ -141,6 +134,20 @@ fn unlike(job: &Job<'_>, model: &Model, strategy: &Strategy, states: bool) -> Op
         );
     }
     None
+}
+
+/// What products in fewer than 16 bits are here and not there.
+fn narrow(model: &Model, strategy: &Strategy, runner: Runner) -> Option<&'static str> {
+    let scaling = strategy.scaling?;
+    if runner == Runner::Torchtitan {
+        return Some("its files do not say which products are of 8-bit numbers");
+    }
+    if scaling == Scaling::Blocks {
+        return Some(
+            "figures of 8-bit products are of those with one scale for a value, not for blocks of it",
+        );
+    }
+    model.experts.map(|_| "experts are in bf16 in plans of narrow numbers, and narrow there")
 }
 
 pub(crate) fn priced(

@@ -49,24 +49,14 @@ fn unlike(model: &Model, graph: &Graph, node: &Node) -> Option<Trait> {
 /// by what those of a token sum to.
 pub(super) fn softmax_before_choice(graph: &Graph, experts: &Node, count: u64) -> bool {
     let (mut all, mut divided) = (false, false);
-    let mut known: BTreeSet<ValueId> = BTreeSet::new();
-    let mut left = vec![experts.operands[1]];
-    while let Some(value) = left.pop() {
-        let Source::Result { node, .. } = graph.value(value).source else { continue };
-        let node = graph.node(node);
-        match &node.op {
-            _ if !known.insert(value) => {}
-            Op::Softmax { dim } => {
-                all |= graph.type_of(value).shape.get(*dim) == Some(&count);
-            }
-            // Scores of experts, and what they are chosen by instead.
-            Op::Contract(_) | Op::Unary(Unary::Sigmoid) => {}
-            op => {
-                divided |= matches!(op, Op::Binary(Binary::Div));
-                left.extend(&node.operands);
-            }
+    back(graph, experts.operands[1], |node| {
+        if let Op::Softmax { dim } = node.op {
+            all |= graph.type_of(node.results[0]).shape.get(dim) == Some(&count);
         }
-    }
+        divided |= matches!(node.op, Op::Binary(Binary::Div));
+        // Scores of experts, and what they are chosen by instead.
+        !matches!(node.op, Op::Softmax { .. } | Op::Unary(Unary::Sigmoid)) && !is_product(&node.op)
+    });
     all && !divided
 }
 
@@ -85,40 +75,41 @@ fn beside(graph: &Graph) -> bool {
         )
     });
     let (Some(attention), Some(units)) = (attention, units) else { return false };
-    let mut seen = BTreeSet::new();
-    let mut left = vec![units];
-    while let Some(id) = left.pop() {
-        if id == attention {
-            return false;
-        }
-        if seen.insert(id) {
-            left.extend(graph.node(id).operands.iter().filter_map(|&it| maker(graph, it)));
-        }
+    let mut waits = false;
+    for &operand in &graph.node(units).operands {
+        back(graph, operand, |node| {
+            waits |= node.results == graph.node(attention).results;
+            !waits
+        });
     }
-    true
+    !waits
 }
 
-/// Which operation makes a value.
-fn maker(graph: &Graph, value: ValueId) -> Option<NodeId> {
-    match graph.value(value).source {
-        Source::Result { node, .. } => Some(node),
-        Source::Input(_) | Source::Weight(_) | Source::State(_) => None,
+/// Looks at all operations that a value is of, from the last one back: at operands of those of which that is said.
+fn back(graph: &Graph, value: ValueId, mut goes_on: impl FnMut(&Node) -> bool) {
+    let mut seen = BTreeSet::new();
+    let mut left = vec![value];
+    while let Some(value) = left.pop() {
+        let Source::Result { node, .. } = graph.value(value).source else { continue };
+        if seen.insert(node) && goes_on(graph.node(node)) {
+            left.extend(&graph.node(node).operands);
+        }
     }
+}
+
+/// Whether an operation is a product, of narrow numbers too.
+fn is_product(op: &Op) -> bool {
+    matches!(op, Op::Contract(_) | Op::ScaledContract { .. })
 }
 
 /// How queries are rotated after the product that makes them: how many numbers of a head, and which with each other.
 pub(super) fn rotation(graph: &Graph, queries: ValueId) -> Option<(u64, Pairing)> {
-    let mut left = vec![queries];
-    while let Some(value) = left.pop() {
-        let Some(id) = maker(graph, value) else { continue };
-        let node = graph.node(id);
-        match &node.op {
-            Op::Rotary(pairing) => {
-                return graph.type_of(node.results[0]).shape.last().map(|&it| (it, *pairing));
-            }
-            Op::Contract(_) | Op::Attention(_) => {}
-            _ => left.extend(&node.operands),
+    let mut found = None;
+    back(graph, queries, |node| {
+        if let (Op::Rotary(pairing), None) = (&node.op, found) {
+            found = graph.type_of(node.results[0]).shape.last().map(|&it| (it, *pairing));
         }
-    }
-    None
+        found.is_none() && !matches!(node.op, Op::Attention(_)) && !is_product(&node.op)
+    });
+    found
 }

@@ -30,9 +30,10 @@ pub(in crate::commands) struct Of<'a> {
     pub(in crate::commands) work: &'a StepWork,
 }
 
-/// What it takes for what it is told of a plan of a model, by its own figures; nothing of what has no published runs.
+/// What it takes for what it is told of a plan of a model, by its own figures, if products there are alike or whatever
+/// they are; nothing of what has no published runs.
 fn known(
-    job: &Job<'_>,
+    (job, alike): (&Job<'_>, bool),
     exported: &Exported,
     cluster: &Cluster,
     model: Option<&Path>,
@@ -41,7 +42,7 @@ fn known(
     let machines: Vec<(Machine, u64)> = machines.into_iter().map(|(it, count)| (it.clone(), count)).collect();
     let text = model.and_then(|it| readable::text(it).ok());
     let config = text.filter(|it| models::is_config(it.as_bytes()));
-    told::expected(job, exported, machines, config)
+    told::expected((job, alike), exported, machines, config)
 }
 
 /// The same, with what is processed in that time.
@@ -50,7 +51,7 @@ pub(super) fn of(job: &Job<'_>, exported: &Exported, cluster: &Cluster, of: Of<'
         let rate = throughput::of(of.work, it.time.total().0, job.devices(), Some(cluster));
         (it, rate)
     };
-    let expected = known(job, exported, cluster, of.model)?;
+    let expected = known((job, true), exported, cluster, of.model)?;
     Some(Expected { title: exported.target.title(), of: expected.map(with_rate) })
 }
 
@@ -63,7 +64,8 @@ fn expected(job: Job<'_>, target: Target, cluster: &Cluster, plan: Of<'_>) -> Op
     }
 }
 
-/// What a framework takes for a plan that is made for it, by its own figures; nothing where that is not known.
+/// What a framework takes for what it is told of a plan that is made for it, by its own figures, whatever its products in
+/// few bits are; nothing where that is not known.
 pub(in crate::commands) fn expected_there(
     job: Job<'_>,
     target: Target,
@@ -72,7 +74,7 @@ pub(in crate::commands) fn expected_there(
 ) -> Option<(Strategy, told::Expected)> {
     let job = job.on(super::device(cluster));
     let exported = ::export::export(&job, target).ok()?;
-    let expected = known(&job, &exported, cluster, Some(model))?.ok()?;
+    let expected = known((&job, false), &exported, cluster, Some(model))?.ok()?;
     let Runs::Strategy(strategy) = exported.runs else { return None };
     Some((strategy, expected))
 }
