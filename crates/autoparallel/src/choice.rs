@@ -92,7 +92,8 @@ pub fn planned(
 }
 
 /// The same, from what searches of the same program on the same mesh have seen, to which this one adds, unless less is
-/// enough ([`Request::enough`]). What programs place is looked at where that is asked for and they show it.
+/// enough ([`Request::enough`]). What programs place is looked at where that is asked for and they show it; the plan says
+/// what the search counts.
 pub(crate) fn planned_after(
     (trail, enough): After<'_, Plan>,
     places: bool,
@@ -103,7 +104,7 @@ pub(crate) fn planned_after(
     let question = Question::new(prepared, file, target, prices);
     let places = places && question.places;
     let holds: &search::Holds<'_> = if places { &least } else { &search::counted };
-    Question { trail: Some(trail), enough, places, holds, ..question }.answered()
+    Question { trail: Some(trail), enough, places, holds, ..question }.found()
 }
 
 /// What blocks may be.

@@ -357,10 +357,8 @@ fn made(
         let (Place { mesh, machine, .. }, Room { capacity, live }) = (on[form], room);
         let target = Target { machine, mesh, capacity, steps: wanted.steps, live, rules: wanted.rules };
         let plan = stage(&prepared[&form], file, &target, trail)?;
-        // It may hold as much as there is, whatever it was made for, and says what it holds so by itself.
-        let plan = Plan { capacity: whole[form], ..plan };
-        let memory = lower::memory(&plan).map_err(|error| Failure::internal("lower", error))?;
-        Ok(Plan { memory, ..plan })
+        // It may hold as much as there is, whatever it was made for.
+        Ok(Plan { capacity: whole[form], ..plan })
     };
     let forms: BTreeMap<usize, Box<Make<'_>>> = prepared
         .keys()

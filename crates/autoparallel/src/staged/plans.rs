@@ -66,8 +66,25 @@ impl<'a> Plans<'a> {
         Self { make, first, known: Mutex::default(), seen: Mutex::default() }
     }
 
-    /// A plan for each stage, as large as its room is.
+    /// A plan for each stage, as large as its room is, which says what it holds by itself: to know that is no less work than
+    /// a search, and not done for plans that serve no stage.
     pub(super) fn serving(&self, rooms: &[Room]) -> Result<Vec<Arc<Plan>>, Failure> {
+        let plans = self.fitting(rooms)?;
+        let mut known: Vec<(&Arc<Plan>, Arc<Plan>)> = Vec::new();
+        let said = plans.iter().map(|plan| {
+            if let Some((_, said)) = known.iter().find(|it| Arc::ptr_eq(it.0, plan)) {
+                return Ok(Arc::clone(said));
+            }
+            let memory = lower::memory(plan).map_err(|error| Failure::internal("lower", error))?;
+            let said = Arc::new(Plan { memory, ..Plan::clone(plan) });
+            known.push((plan, Arc::clone(&said)));
+            Ok(said)
+        });
+        said.collect()
+    }
+
+    /// The same, which do not say that.
+    fn fitting(&self, rooms: &[Room]) -> Result<Vec<Arc<Plan>>, Failure> {
         self.keep();
         let fast = self.of(Room::all(rooms), &self.first)?;
         let mut order: Vec<usize> = (0..rooms.len()).collect();
