@@ -31,6 +31,9 @@ fn frameworks_are_told_of_narrow_products() {
         let megatron = exported(&folder, &to, "megatron");
         assert!(arguments.iter().all(|it| megatron.contains(it)), "{precision}: {megatron}");
         assert_eq!(megatron.contains("--first-last-layers-bf16"), precision == "nvfp4");
+        // Recipes in NVFP4 have no products of tensor parallelism beside its traffic.
+        let sequences = megatron.contains("--sequence-parallel");
+        assert_eq!(megatron.contains("--tp-comm-overlap"), sequences && precision != "nvfp4", "{megatron}");
         let bridge = exported(&folder, &to, "bridge");
         assert!(bridge.contains(mixed), "{precision}: {bridge}");
         let torchtitan = exported(&folder, &to, "torchtitan");

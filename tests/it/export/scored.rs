@@ -60,6 +60,11 @@ fn compared(strategy: &Value, setup: &Value, target: &str) -> [Vec<(&'static str
         _ => None,
     };
     said.extend(overlaps.map(|it| ("overlap_grad_reduce", json!(it))));
+    // Megatron has products of tensor parallelism beside its traffic where sequences are split.
+    if matches!(target, "megatron" | "bridge") {
+        let split = strategy["sequence"] == json!(true) && count("tensor") > 1;
+        said.push(("tp_comm_overlap", json!(split)));
+    }
     let found = said.iter().map(|(key, _)| (*key, setup[*key].clone())).collect();
     [said, found]
 }
@@ -87,6 +92,42 @@ fn configurations_say_what_plans_do() {
             let [said, found] = compared(&strategy, &setup, target);
             assert_eq!(said, found, "{name} for {target}");
         }
+    }
+}
+
+/// Products of tensor parallelism are beside its traffic where a setup is chosen since they are.
+#[test]
+fn sequences_that_are_split_travel_beside_products() {
+    let folder = Folder::new("scored-sequences");
+    let (model, plan) = (folder.path("config.json"), folder.path("plan.json"));
+    fs::write(&model, config(2)).unwrap();
+    let fixed = ["plan", "--config", &model, "-o", &plan, "--machine", "h100-80g-4x"];
+    let sizes = ["--dim", "sequence=16", "--stages", "auto", "--global-batch", "8", "--for", "megatron"];
+    let said = works(&[&fixed[..], &sizes, &TRAINED[..6], &["--pin", "tp=2"]].concat());
+    assert!(said.contains("setups that Megatron-LM runs and a plan can be, by its figures"), "{said}");
+    for target in ["megatron", "bridge"] {
+        let (strategy, setup) = there_and_back(&folder, &plan, target);
+        assert_eq!(setup["tp_comm_overlap"], json!(true), "{target}: {strategy}");
+        let [said, found] = compared(&strategy, &setup, target);
+        assert_eq!(said, found, "{target}");
+    }
+}
+
+/// A setup for a framework is chosen by what that does, also where the time of a plan there is not known since the
+/// framework's narrow products are others.
+#[test]
+fn plans_of_narrow_products_are_setups_of_frameworks() {
+    let folder = Folder::new("scored-narrow");
+    let (model, plan) = (folder.path("config.json"), folder.path("plan.json"));
+    fs::write(&model, experts(8)).unwrap();
+    let fixed = ["plan", "--config", &model, "-o", &plan, "--machine", "h100-80g-4x"];
+    let sizes = ["--dim", "sequence=16", "--stages", "auto", "--global-batch", "8", "--for", "megatron"];
+    let trained = TRAINED.map(|it| if it == "bf16" { "fp8" } else { it });
+    let said = works(&[&fixed[..], &sizes, &trained[..6]].concat());
+    for words in
+        ["setups that Megatron-LM runs and a plan can be, by its figures", "not known: experts are in bf16"]
+    {
+        assert!(said.contains(words), "{words}: {said}");
     }
 }
 

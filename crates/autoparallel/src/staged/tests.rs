@@ -5,6 +5,7 @@ use std::collections::BTreeMap;
 use cost_models::cluster::Cluster;
 use cost_models::known::Count;
 use cost_models::units::BytesPerSecond;
+use files::Failure;
 use files::folder::Folder;
 use files::machine;
 use files::model_file::{self, ModelFile};
@@ -17,7 +18,9 @@ use rewrite::Steps;
 use schedule::{Kind, verify};
 use search::Live;
 
+use super::placed::fits;
 use super::{Forward, Meshes, Order, Wanted, message, staged, under_way};
+use crate::target::does_not_fit;
 
 const MICRO_BATCHES: u64 = 8;
 
@@ -158,6 +161,18 @@ fn stages_of(mesh: &[u64], cluster: &Cluster, first: Option<Vec<usize>>) -> Pipe
         alike: false,
     };
     staged(&forward, &header, &wanted, &|_| {}).expect("fits")
+}
+
+/// Who looks for a setup that fits tells what does not fit from what is refused for another reason.
+#[test]
+fn stages_that_do_not_fit_are_known_not_to() {
+    let machine = machine::named("a100-80g-4x", None).expect("is shipped");
+    let mut pipeline = stages_of(&[2], &Cluster::of(machine), None);
+    fits(&pipeline).expect("was planned so");
+    pipeline.capacity = 1;
+    pipeline.stages.iter_mut().for_each(|it| it.plan.capacity = 1);
+    assert!(does_not_fit(&fits(&pipeline).expect_err("a byte is too little")));
+    assert!(!does_not_fit(&Failure::Input("no such file".to_owned())));
 }
 
 /// Where nodes have several adapters, what crosses goes by all of them, and all ranks of a stage do the same:

@@ -113,3 +113,26 @@ pub(super) fn rotation(graph: &Graph, queries: ValueId) -> Option<(u64, Pairing)
     });
     found
 }
+
+#[cfg(test)]
+mod tests {
+    use std::fmt::Write as _;
+
+    use planner_ir::{Pairing, ValueId, parse_graph};
+
+    use super::rotation;
+
+    /// Sums of a value with itself have more ways back than can be counted, and one rotation may stand behind all.
+    #[test]
+    fn looking_back_takes_each_operation_once() {
+        let doubled = |first: &str| {
+            let mut text =
+                format!("graph \"\" {{\n  %0 = input \"x\" : f32[2,4]\n  %1 = {first} : f32[2,4]\n");
+            (2..70).for_each(|it| writeln!(text, "  %{it} = add %{0} %{0} : f32[2,4]", it - 1).unwrap());
+            parse_graph(&(text + "  return \"y\" %69\n}\n")).unwrap()
+        };
+        assert_eq!(rotation(&doubled("neg %0"), ValueId(69)), None);
+        let rotated = doubled("rotary pairing=neighbours %0 %0 %0");
+        assert_eq!(rotation(&rotated, ValueId(69)), Some((4, Pairing::Neighbours)));
+    }
+}

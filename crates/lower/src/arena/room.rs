@@ -19,6 +19,8 @@ pub(super) struct Room {
     all: Vec<Runs>,
     /// And what is taken at some time in it.
     some: Vec<Runs>,
+    /// What was taken when the last gap was looked for: only its room is used again.
+    taken: Vec<Range<u64>>,
 }
 
 impl Runs {
@@ -36,7 +38,7 @@ impl Room {
     /// Nothing is taken at so many moments.
     pub(super) fn new(moments: usize) -> Self {
         let none = vec![Runs::default(); parts(moments)];
-        Self { moments, all: none.clone(), some: none }
+        Self { moments, all: none.clone(), some: none, taken: Vec::new() }
     }
 
     /// Takes so many bytes at some moments, in the smallest gap, the lowest of equal ones, that is free
@@ -54,15 +56,17 @@ impl Room {
         offset
     }
 
-    fn best_gap(&self, bytes: u64, when: &Range<usize>) -> u64 {
-        let mut taken: Vec<Range<u64>> = Vec::new();
-        for_parts(self.moments, when, |part, is_whole| {
-            let runs = if is_whole { &self.some[part] } else { &self.all[part] };
-            taken.extend(runs.0.iter().cloned());
+    fn best_gap(&mut self, bytes: u64, when: &Range<usize>) -> u64 {
+        let Self { moments, all, some, taken } = self;
+        taken.clear();
+        for_parts(*moments, when, |part, is_whole| {
+            let runs = if is_whole { &some[part] } else { &all[part] };
+            taken.extend_from_slice(&runs.0);
         });
-        taken.sort_unstable_by_key(|it| it.start);
+        // Runs of each part are in order: a stable sort merges them.
+        taken.sort_by_key(|it| it.start);
         let (mut free, mut best) = (0, None);
-        for Range { start, end } in taken {
+        for &Range { start, end } in &*taken {
             if start >= free + bytes && best.is_none_or(|(size, _)| start - free < size) {
                 best = Some((start - free, free));
             }
