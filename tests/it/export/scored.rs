@@ -100,9 +100,12 @@ fn configurations_say_what_plans_do() {
 fn sequences_that_are_split_travel_beside_products() {
     let folder = Folder::new("scored-sequences");
     let (model, plan) = (folder.path("config.json"), folder.path("plan.json"));
-    fs::write(&model, config(2)).unwrap();
+    // Large enough for sequences that are split to be worth their messages.
+    let sizes = [("\"hidden_size\": 64", "\"hidden_size\": 4096"), (": 128", ": 8192")];
+    let wide = sizes.iter().fold(config(2), |text, (from, to)| text.replace(from, to));
+    fs::write(&model, wide).unwrap();
     let fixed = ["plan", "--config", &model, "-o", &plan, "--machine", "h100-80g-4x"];
-    let sizes = ["--dim", "sequence=16", "--stages", "auto", "--global-batch", "8", "--for", "megatron"];
+    let sizes = ["--dim", "sequence=4096", "--stages", "auto", "--global-batch", "8", "--for", "megatron"];
     let said = works(&[&fixed[..], &sizes, &TRAINED[..6], &["--pin", "tp=2"]].concat());
     assert!(said.contains("setups that Megatron-LM runs and a plan can be, by its figures"), "{said}");
     for target in ["megatron", "bridge"] {
