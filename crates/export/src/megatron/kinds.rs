@@ -142,8 +142,11 @@ fn positions(strategy: &Strategy, model: &Model) -> Vec<One> {
     if !model.rotary {
         return all;
     }
-    all.push(said("--position-embedding-type rope", vec![of_model("position_embedding_type", "rope")]));
-    all.extend(model.rotation.and_then(frequencies));
+    let frequencies = model.rotation.and_then(frequencies);
+    // A recipe whose frequencies stay may have them by a type of their own, as YaRN.
+    let kind = frequencies.as_ref().map(|_| of_model("position_embedding_type", "rope"));
+    all.push(said("--position-embedding-type rope", kind.into_iter().collect()));
+    all.extend(frequencies);
     if model.latent.is_some() && matches!(model.rotation, Some(Rotation::Powers { .. })) {
         // Beside latent attention it is YaRN if nothing is said.
         all.push(said("--rope-type rope", vec![of_model("rope_type", "rope")]));
