@@ -5,7 +5,7 @@ use std::fs;
 use serde_json::{Value, json};
 
 use super::serving::experts;
-use super::{TENSOR, TRAINED, config};
+use super::{TENSOR, TRAINED, config, exported};
 use crate::cli::{Folder, works};
 
 /// What a plan is exported as, and the setup that is read of what is written; whether all of it is understood.
@@ -113,6 +113,23 @@ fn sequences_that_are_split_travel_beside_products() {
         assert_eq!(setup["tp_comm_overlap"], json!(true), "{target}: {strategy}");
         let [said, found] = compared(&strategy, &setup, target);
         assert_eq!(said, found, "{target}");
+    }
+}
+
+/// Frequencies that no key says are a recipe's, and so is the type that it has them by: YaRN is one of its own.
+#[test]
+fn positions_that_are_not_told_are_of_the_type_of_the_recipe() {
+    let folder = Folder::new("scored-positions");
+    let (model, plan) = (folder.path("config.json"), folder.path("plan.json"));
+    let scaling = r#""rope_scaling": {"rope_type": "yarn", "factor": 4.0}, "torch_dtype""#;
+    for (text, told) in [(config(2), true), (config(2).replace("\"torch_dtype\"", scaling), false)] {
+        fs::write(&model, text).unwrap();
+        let fixed = ["plan", "--config", &model, "-o", &plan, "--force", "--machine", "h100-80g-4x"];
+        let sizes = ["--dim", "batch=4", "--dim", "sequence=16", "--mesh", "4"];
+        works(&[&fixed[..], &sizes, &TRAINED].concat());
+        let bridge = exported(&folder, &plan, "bridge");
+        assert_eq!(bridge.contains("position_embedding_type: rope"), told, "{bridge}");
+        assert!(exported(&folder, &plan, "megatron").contains("--position-embedding-type rope"));
     }
 }
 
