@@ -95,21 +95,30 @@ fn configurations_say_what_plans_do() {
     }
 }
 
+/// What is said of a plan for Megatron-LM on four devices, of sequences so long, in numbers of this precision.
+fn chosen(folder: &Folder, config: &str, (sequence, precision): (u64, &str), more: &[&str]) -> String {
+    let (model, plan) = (folder.path("config.json"), folder.path("plan.json"));
+    fs::write(&model, config).unwrap();
+    let sequence = format!("sequence={sequence}");
+    let fixed = ["plan", "--config", &model, "-o", &plan, "--machine", "h100-80g-4x", "--dim", &sequence];
+    let asked = ["--stages", "auto", "--global-batch", "8", "--for", "megatron"];
+    let trained = TRAINED.map(|it| if it == "bf16" { precision } else { it });
+    let said = works(&[&fixed[..], &asked, &trained[..6], more].concat());
+    let words = "setups that Megatron-LM runs and a plan can be, by its figures";
+    assert!(said.contains(words), "{words}: {said}");
+    said
+}
+
 /// Products of tensor parallelism are beside its traffic where a setup is chosen since they are.
 #[test]
 fn sequences_that_are_split_travel_beside_products() {
     let folder = Folder::new("scored-sequences");
-    let (model, plan) = (folder.path("config.json"), folder.path("plan.json"));
     // Large enough for sequences that are split to be worth their messages.
     let sizes = [("\"hidden_size\": 64", "\"hidden_size\": 4096"), (": 128", ": 8192")];
     let wide = sizes.iter().fold(config(2), |text, (from, to)| text.replace(from, to));
-    fs::write(&model, wide).unwrap();
-    let fixed = ["plan", "--config", &model, "-o", &plan, "--machine", "h100-80g-4x"];
-    let sizes = ["--dim", "sequence=4096", "--stages", "auto", "--global-batch", "8", "--for", "megatron"];
-    let said = works(&[&fixed[..], &sizes, &TRAINED[..6], &["--pin", "tp=2"]].concat());
-    assert!(said.contains("setups that Megatron-LM runs and a plan can be, by its figures"), "{said}");
+    chosen(&folder, &wide, (4096, "bf16"), &["--pin", "tp=2"]);
     for target in ["megatron", "bridge"] {
-        let (strategy, setup) = there_and_back(&folder, &plan, target);
+        let (strategy, setup) = there_and_back(&folder, &folder.path("plan.json"), target);
         assert_eq!(setup["tp_comm_overlap"], json!(true), "{target}: {strategy}");
         let [said, found] = compared(&strategy, &setup, target);
         assert_eq!(said, found, "{target}");
@@ -138,17 +147,8 @@ fn positions_that_are_not_told_are_of_the_type_of_the_recipe() {
 #[test]
 fn plans_of_narrow_products_are_setups_of_frameworks() {
     let folder = Folder::new("scored-narrow");
-    let (model, plan) = (folder.path("config.json"), folder.path("plan.json"));
-    fs::write(&model, experts(8)).unwrap();
-    let fixed = ["plan", "--config", &model, "-o", &plan, "--machine", "h100-80g-4x"];
-    let sizes = ["--dim", "sequence=16", "--stages", "auto", "--global-batch", "8", "--for", "megatron"];
-    let trained = TRAINED.map(|it| if it == "bf16" { "fp8" } else { it });
-    let said = works(&[&fixed[..], &sizes, &trained[..6]].concat());
-    for words in
-        ["setups that Megatron-LM runs and a plan can be, by its figures", "not known: experts are in bf16"]
-    {
-        assert!(said.contains(words), "{words}: {said}");
-    }
+    let said = chosen(&folder, &experts(8), (16, "fp8"), &[]);
+    assert!(said.contains("not known: experts are in bf16"), "{said}");
 }
 
 /// What is no setup of a framework has no time there, and the reason is said.

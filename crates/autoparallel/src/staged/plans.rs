@@ -52,6 +52,16 @@ pub(super) struct Plans<'a> {
     known: Mutex<BTreeMap<Room, Made>>,
     /// What was seen for stages that keep as much, before what is asked for now.
     seen: Mutex<BTreeMap<Live, Arc<Trail>>>,
+    /// Plans that serve a stage, and the same with what they hold.
+    said: Mutex<Vec<(Arc<Plan>, Arc<Plan>)>>,
+}
+
+/// The plan of a stage.
+#[derive(Clone)]
+struct Serves {
+    plan: Arc<Plan>,
+    /// Whether what is proven of it is so of the stage.
+    is_own: bool,
 }
 
 /// A plan, and what was seen until it was found.
@@ -63,43 +73,48 @@ struct Made {
 
 impl<'a> Plans<'a> {
     pub(super) fn new(make: &'a Make<'a>, first: Trail) -> Self {
-        Self { make, first, known: Mutex::default(), seen: Mutex::default() }
+        Self { make, first, known: Mutex::default(), seen: Mutex::default(), said: Mutex::default() }
     }
 
     /// A plan for each stage, as large as its room is, which says what it holds by itself: to know that is no less work than
     /// a search, and not done for plans that serve no stage.
     pub(super) fn serving(&self, rooms: &[Room]) -> Result<Vec<Arc<Plan>>, Failure> {
-        let plans = self.fitting(rooms)?;
-        let mut known: Vec<(&Arc<Plan>, Arc<Plan>)> = Vec::new();
-        let said = plans.iter().map(|plan| {
-            if let Some((_, said)) = known.iter().find(|it| Arc::ptr_eq(it.0, plan)) {
-                return Ok(Arc::clone(said));
-            }
-            let memory = lower::memory(plan).map_err(|error| Failure::internal("lower", error))?;
-            let said = Arc::new(Plan { memory, ..Plan::clone(plan) });
-            known.push((plan, Arc::clone(&said)));
-            Ok(said)
-        });
-        said.collect()
-    }
-
-    /// The same, which do not say that.
-    fn fitting(&self, rooms: &[Room]) -> Result<Vec<Arc<Plan>>, Failure> {
         self.keep();
         let fast = self.of(Room::all(rooms), &self.first)?;
+        let said = |Serves { plan, is_own }| {
+            let said = self.said(&plan)?;
+            Ok(if is_own { said } else { served(&said, &fast.plan) })
+        };
+        self.fitting(rooms, &fast)?.into_iter().map(said).collect()
+    }
+
+    /// The plan of each stage, given the fastest.
+    fn fitting(&self, rooms: &[Room], fast: &Made) -> Result<Vec<Serves>, Failure> {
         let mut order: Vec<usize> = (0..rooms.len()).collect();
         // Equal rooms side by side: no two searches at a time are for the same.
         order.sort_by_key(|&it| (rooms[it].excess(&fast.plan), rooms[it], it));
         let tight = order.split_off(order.partition_point(|&it| rooms[it].excess(&fast.plan) <= 0));
-        let mut plans = vec![Arc::clone(&fast.plan); rooms.len()];
+        let mut plans = vec![Serves { plan: Arc::clone(&fast.plan), is_own: true }; rooms.len()];
         if let Some((&least, others)) = tight.split_last() {
             let slow = self.of(rooms[least], &fast.trail)?;
-            for (stage, plan) in self.between(rooms, others, (&fast, &slow))? {
+            for (stage, plan) in self.between(rooms, others, (fast, &slow))? {
                 plans[stage] = plan;
             }
-            plans[least] = slow.plan;
+            plans[least] = Serves { plan: slow.plan, is_own: true };
         }
         Ok(plans)
+    }
+
+    /// A plan that says what it holds, looked at once.
+    fn said(&self, plan: &Arc<Plan>) -> Result<Arc<Plan>, Failure> {
+        let known = || self.said.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some((_, said)) = known().iter().find(|it| Arc::ptr_eq(&it.0, plan)) {
+            return Ok(Arc::clone(said));
+        }
+        let memory = lower::memory(plan).map_err(|error| Failure::internal("lower", error))?;
+        let said = Arc::new(Plan { memory, ..Plan::clone(plan) });
+        known().push((Arc::clone(plan), Arc::clone(&said)));
+        Ok(said)
     }
 
     /// Plans for stages between two for which there are plans.
@@ -108,12 +123,12 @@ impl<'a> Plans<'a> {
         rooms: &[Room],
         stages: &[usize],
         (fast, slow): (&Made, &Made),
-    ) -> Result<Vec<(usize, Arc<Plan>)>, Failure> {
+    ) -> Result<Vec<(usize, Serves)>, Failure> {
         let plan = |&stage: &usize| {
             let fits = |plan: &&Arc<Plan>| rooms[stage].excess(plan) <= 0;
             let plan = match [&fast.plan, &slow.plan].into_iter().find(fits) {
-                Some(plan) => served(plan, &fast.plan),
-                None => self.of(rooms[stage], &slow.trail)?.plan,
+                Some(plan) => Serves { plan: Arc::clone(plan), is_own: false },
+                None => Serves { plan: self.of(rooms[stage], &slow.trail)?.plan, is_own: true },
             };
             Ok((stage, plan))
         };
@@ -127,7 +142,11 @@ impl<'a> Plans<'a> {
             || self.between(rooms, before, (fast, &own)),
             || self.between(rooms, after, (&own, slow)),
         );
-        Ok(before?.into_iter().chain([(middle, own.plan)]).chain(after?).collect())
+        Ok(before?
+            .into_iter()
+            .chain([(middle, Serves { plan: own.plan, is_own: true })])
+            .chain(after?)
+            .collect())
     }
 
     /// Keeps what was seen until now: of stages that keep as much, where there was least room.

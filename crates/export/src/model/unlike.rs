@@ -49,7 +49,8 @@ fn unlike(model: &Model, graph: &Graph, node: &Node) -> Option<Trait> {
 /// by what those of a token sum to.
 pub(super) fn softmax_before_choice(graph: &Graph, experts: &Node, count: u64) -> bool {
     let (mut all, mut divided) = (false, false);
-    back(graph, experts.operands[1], |node| {
+    back(graph, &experts.operands[1..2], |id| {
+        let node = graph.node(id);
         if let Op::Softmax { dim } = node.op {
             all |= graph.type_of(node.results[0]).shape.get(dim) == Some(&count);
         }
@@ -76,22 +77,20 @@ fn beside(graph: &Graph) -> bool {
     });
     let (Some(attention), Some(units)) = (attention, units) else { return false };
     let mut waits = false;
-    for &operand in &graph.node(units).operands {
-        back(graph, operand, |node| {
-            waits |= node.results == graph.node(attention).results;
-            !waits
-        });
-    }
+    back(graph, &graph.node(units).operands, |id| {
+        waits |= id == attention;
+        !waits
+    });
     !waits
 }
 
-/// Looks at all operations that a value is of, from the last one back: at operands of those of which that is said.
-fn back(graph: &Graph, value: ValueId, mut goes_on: impl FnMut(&Node) -> bool) {
+/// Looks at each operation that values are of, from the last ones back: at operands of those of which that is said.
+fn back(graph: &Graph, values: &[ValueId], mut goes_on: impl FnMut(NodeId) -> bool) {
     let mut seen = BTreeSet::new();
-    let mut left = vec![value];
+    let mut left = values.to_vec();
     while let Some(value) = left.pop() {
         let Source::Result { node, .. } = graph.value(value).source else { continue };
-        if seen.insert(node) && goes_on(graph.node(node)) {
+        if seen.insert(node) && goes_on(node) {
             left.extend(&graph.node(node).operands);
         }
     }
@@ -105,7 +104,8 @@ fn is_product(op: &Op) -> bool {
 /// How queries are rotated after the product that makes them: how many numbers of a head, and which with each other.
 pub(super) fn rotation(graph: &Graph, queries: ValueId) -> Option<(u64, Pairing)> {
     let mut found = None;
-    back(graph, queries, |node| {
+    back(graph, &[queries], |id| {
+        let node = graph.node(id);
         if let (Op::Rotary(pairing), None) = (&node.op, found) {
             found = graph.type_of(node.results[0]).shape.last().map(|&it| (it, *pairing));
         }
