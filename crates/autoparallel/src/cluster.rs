@@ -43,6 +43,7 @@ use known::Known;
 use ordered::{schedules, suits};
 use parts::Part;
 use played::{longer, together};
+use priced::{Demand, Look};
 pub use setups::{Chosen, Pins, Setup};
 
 /// At most so many setups that something comes of are looked at with little memory, or where more is computed again.
@@ -231,7 +232,7 @@ pub fn cheapest(question: &Question<'_>, say: &Say<'_>) -> Result<Answer, Failur
 
 /// A setup by its number, and the plans that it was priced by: with all memory, or with what there is for so many
 /// micro-batches under way.
-type Look = (usize, Vec<Option<u64>>);
+type Looked = (usize, Vec<Look>);
 
 /// A question, what is known of its model, and the setups there are.
 struct Asked<'a> {
@@ -244,7 +245,7 @@ struct Asked<'a> {
     /// there is does not do.
     seen: Mutex<BTreeMap<usize, (Trail, Option<Part>)>>,
     /// What came of setups.
-    priced: Mutex<BTreeMap<Look, Outcome<Priced>>>,
+    priced: Mutex<BTreeMap<Looked, Outcome<Priced>>>,
     /// What blocks take, by the number of a setup: by each plan that was made for it.
     parts: Mutex<BTreeMap<usize, Vec<Part>>>,
     /// The same with less memory, of setups that were asked for that.
@@ -304,7 +305,7 @@ impl<'a> Asked<'a> {
         let mut below = f64::INFINITY;
         for (number, batch) in asked.chunks(BATCH).enumerate() {
             say(Doing::one("pricing setup", BATCH * number + 1, Of::All(asked.len())));
-            let ask = |&it: &usize| self.price(it, &[None], below).unwrap_or_else(|_| nothing());
+            let ask = |&it: &usize| self.price(it, &[Look::Loose], below).unwrap_or_else(|_| nothing());
             let made: Vec<Outcome<Priced>> = batch.par_iter().map(ask).collect();
             for (&it, outcome) in batch.iter().zip(made) {
                 below = outcome.ways.iter().map(|way| way.0).fold(below, f64::min);
@@ -330,12 +331,11 @@ impl<'a> Asked<'a> {
     fn closely(&self, number: usize) -> Outcome<Priced> {
         let setup = &self.setups[number];
         let [half, all] = setup.under_way();
-        // Interleaved schedules have a little more under way than there are groups.
-        let more = (all + all / 4 + 1).min(setup.micro_batches);
-        let mut under_way = vec![None, Some(half), Some(all), Some(more)];
+        let least = [half, all].map(|live| Look::Tight(live, Demand::Least));
+        let mut looks = vec![Look::Loose, least[0], least[1], Look::Tight(all, Demand::Most)];
         // Where there are few micro-batches these are the same.
-        under_way.dedup();
-        self.price(number, &under_way, f64::INFINITY).unwrap_or_else(|_| nothing())
+        looks.dedup();
+        self.price(number, &looks, f64::INFINITY).unwrap_or_else(|_| nothing())
     }
 
     /// What a setup may take by a close look (seconds), in which a pipeline fills and drains and memory costs what it

@@ -313,6 +313,9 @@ fn ordered(
 /// How often stages are planned again with less memory.
 const ROUNDS: usize = 6;
 
+/// How often others of their groups have less instead of stages that cannot.
+const OTHERS: usize = 12;
+
 /// The pipeline of these stages. What their programs need between values, and the other stages of a
 /// group, come on top of what a stage's plan counts: where a group does not fit, its stages are planned
 /// again with as much less.
@@ -348,7 +351,7 @@ fn made(
     let whole: Vec<u64> = on.iter().map(|place| wanted.capacity(place.kind)).collect();
     let mut capacities = whole.clone();
     // What groups have too little of, and which stages cannot do with less than they have.
-    let mut short = Short::new(count);
+    let (mut short, mut others) = (Short::new(count), 0);
     let prepared: BTreeMap<usize, Prepared> = (0..count)
         .filter(|&it| alike[it] == it)
         .map(|form| Ok((form, step.prepared(form, wanted.fixed)?)))
@@ -374,7 +377,8 @@ fn made(
     let mut refused = None;
     // The fastest that fits; and what does, though what its plans count on having ahead of its use comes late.
     let (mut best, mut late): (Option<Pipeline>, Option<Pipeline>) = (None, None);
-    for _ in 0..ROUNDS {
+    let mut round = 0;
+    while round < ROUNDS && others <= OTHERS {
         say(format!("planning {count} stages of {} kinds", forms.len()).into());
         let of_form = |(&form, plans): (&usize, &Plans<'_>)| {
             let stages: Vec<usize> = (0..count).filter(|&it| alike[it] == form).collect();
@@ -382,23 +386,32 @@ fn made(
             let plans = plans.serving(&rooms.collect::<Vec<_>>())?;
             Ok(stages.into_iter().zip(plans).collect::<Vec<_>>())
         };
-        let made: Vec<Result<Vec<_>, Failure>> = forms.par_iter().map(of_form).collect();
-        let failed: Vec<bool> = made.iter().map(Result::is_err).collect();
-        let plans: Result<Vec<_>, Failure> = made.into_iter().collect();
-        let plans: BTreeMap<usize, Arc<Plan>> = match (plans, best.as_ref().or(late.as_ref())) {
-            (Ok(plans), _) => plans.into_iter().flatten().collect(),
-            (Err(_), Some(_)) => break,
-            (Err(failure @ Failure::Internal(_)), None) => return Err(failure),
-            (Err(failure), None) => {
-                // Other stages of the group may have what these do not.
-                let failed: Vec<&usize> =
-                    forms.keys().zip(&failed).filter(|(_, failed)| **failed).map(|(form, _)| form).collect();
-                if !short.others(&mut capacities, |it| failed.contains(&&alike[it])) {
-                    return Err(failure);
-                }
-                continue;
+        let made: Result<Vec<Vec<_>>, Failure> = forms.par_iter().map(of_form).collect();
+        let (mut plans, mut failed) = (BTreeMap::<usize, Arc<Plan>>::new(), Vec::new());
+        for (stage, made) in made?.into_iter().flatten() {
+            match made {
+                Ok(plan) => _ = plans.insert(stage, plan),
+                Err(failure) => failed.push((stage, failure)),
             }
-        };
+        }
+        if !failed.is_empty() {
+            if best.is_some() || late.is_some() {
+                break;
+            }
+            // Other stages of the group may have what these do not.
+            let mut can = true;
+            for (stage, failure) in &failed {
+                let needs = failure.needs().unwrap_or(u64::MAX);
+                can &= short.cannot(*stage, capacities[*stage], needs);
+            }
+            let (_, failure) = failed.swap_remove(0);
+            if !can || !short.give(&mut capacities) {
+                return Err(refused.unwrap_or(failure));
+            }
+            (others, refused) = (others + 1, refused.or(Some(failure)));
+            continue;
+        }
+        round += 1;
         let Derived { stages: derived, recipe } = &*step.derived(plans.values(), &alike)?;
         let mut planned: Vec<Stage> = Vec::new();
         for (number, (step, plan)) in derived.stages.iter().zip(plans.values()).enumerate() {
@@ -437,7 +450,9 @@ fn made(
         let alone = pipeline.stages.iter().map(alone).collect();
         let groups = (0..count).map(|it| pipeline.group(it)).collect();
         short.by((beyond, groups), (counted, alone), &capacities);
-        short.give(&mut capacities);
+        if !short.give(&mut capacities) {
+            break;
+        }
     }
     let refused = refused.unwrap_or_else(|| Failure::internal("plan", "no stages were planned"));
     best.or(late).ok_or(refused)

@@ -97,31 +97,23 @@ pub fn prices<'a>(target: &Target<'a>) -> Result<TargetPrices<'a>, Failure> {
     Ok(TargetPrices { machine, rules: target.rules })
 }
 
-/// What a refusal says where programs do not fit, and where stages of a pipeline do not.
-const NO_ROOM: &str = "the program does not fit";
-pub(crate) const NO_ROOM_FOR_STAGES: &str = "the pipeline does not fit";
-
-/// Whether what was refused does not fit.
-#[must_use]
-pub fn does_not_fit(refused: &Failure) -> bool {
-    let Failure::Input(message) = refused else { return false };
-    [NO_ROOM, NO_ROOM_FOR_STAGES].into_iter().any(|it| message.contains(it))
-}
-
 /// Why there is no plan, and what would help.
 pub fn refusal(target: &Target<'_>, error: &PlanError) -> Failure {
     if let PlanError::Memory(error) = error.last() {
         return Failure::internal("lower", error);
     }
-    let why = why(target, error);
-    Failure::input(format!("no plan on mesh {}", sizes(target.mesh)), why)
+    let (place, why) = (format!("no plan on mesh {}", sizes(target.mesh)), why(target, error));
+    match error.needs() {
+        Some(needs) => Failure::no_room(place, why, needs),
+        None => Failure::input(place, why),
+    }
 }
 
 fn why(target: &Target<'_>, error: &PlanError) -> String {
     let help = "more devices, devices with more memory, a smaller batch or a shorter sequence would help";
     let short = |least: u64, how: &str| {
         format!(
-            "{NO_ROOM}: {how} {} on a device, which may hold {}: {} bytes are missing; {help}",
+            "the program does not fit: {how} {} on a device, which may hold {}: {} bytes are missing; {help}",
             quantity::bytes(least),
             quantity::bytes(target.capacity),
             least.saturating_sub(target.capacity)

@@ -276,7 +276,7 @@ fn elsewhere(
                 let prices = (answer.pipeline.seconds(), bound(answer));
                 (format!("{}, {}", answer.in_words(), answer.kind.name()), Some(prices))
             }
-            Err(failure @ Failure::Input(..)) => (failure.to_string(), None),
+            Err(failure) if failure.is_refusal() => (failure.to_string(), None),
             Err(_) => return found.map(drop),
         };
         let [step, least] = [prices.map(|it| it.0), prices.map(|it| it.1)];

@@ -13,6 +13,13 @@ pub enum Failure {
     Usage(String),
     /// Bad input, or a plan that was rejected.
     Input(String),
+    /// What does not fit on a device, with what would be needed there (bytes), as far as is known.
+    NoRoom {
+        /// What the nearest that is known needs (bytes).
+        needs: u64,
+        /// What is said.
+        message: String,
+    },
     /// An error of ours.
     Internal(String),
     /// Processes that have not found each other.
@@ -49,7 +56,7 @@ impl Failure {
     pub fn code(&self) -> u8 {
         match self {
             Self::Usage(_) => 1,
-            Self::Input(_) => 2,
+            Self::Input(_) | Self::NoRoom { .. } => 2,
             Self::Internal(_) => 3,
             Self::Join(_) => 4,
             Self::Full(_) => 7,
@@ -74,6 +81,34 @@ impl Failure {
         Self::Input(format!("{place}: {error}"))
     }
 
+    /// What does not fit, at a place, and what it would need (bytes).
+    pub fn no_room(place: impl fmt::Display, error: impl fmt::Display, needs: u64) -> Self {
+        Self::NoRoom { needs, message: format!("{place}: {error}") }
+    }
+
+    /// The same of a place, where input is bad or there is no room.
+    #[must_use]
+    pub fn at(self, place: impl fmt::Display) -> Self {
+        match self {
+            Self::Input(why) => Self::input(place, why),
+            Self::NoRoom { needs, message } => Self::no_room(place, message, needs),
+            other => other,
+        }
+    }
+
+    /// Whether what was asked for is refused, where something else that is asked for may not be.
+    pub fn is_refusal(&self) -> bool {
+        matches!(self, Self::Input(_) | Self::NoRoom { .. })
+    }
+
+    /// What would be needed on a device, as far as is known, where there is no room (bytes).
+    pub fn needs(&self) -> Option<u64> {
+        match self {
+            Self::NoRoom { needs, .. } => Some(*needs),
+            _ => None,
+        }
+    }
+
     /// Bad input in a file.
     pub fn file(path: &Path, error: impl fmt::Display) -> Self {
         Self::input(path.display(), error)
@@ -90,6 +125,7 @@ impl fmt::Display for Failure {
         match self {
             Self::Usage(message)
             | Self::Input(message)
+            | Self::NoRoom { message, .. }
             | Self::Internal(message)
             | Self::Join(message)
             | Self::Full(message)

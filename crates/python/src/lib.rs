@@ -58,7 +58,7 @@ fn options(given: &Bound<'_, PyTuple>) -> PyResult<Vec<String>> {
 fn raised(py: Python<'_>, failure: &Failure) -> PyErr {
     let kind = match failure {
         Failure::Usage(_) => "usage",
-        Failure::Input(_) | Failure::Join(_) | Failure::Ended(..) => "input",
+        Failure::Input(_) | Failure::NoRoom { .. } | Failure::Join(_) | Failure::Ended(..) => "input",
         Failure::Full(_) => "full",
         Failure::Internal(_) => "internal",
     };

@@ -8,7 +8,7 @@ use plan::Recompute;
 
 use super::ordered::schedules;
 use super::parts::{Part, Space, part};
-use super::priced::Among;
+use super::priced::{Among, Demand};
 use super::{Asked, Setup};
 use crate::choice::After;
 
@@ -69,7 +69,7 @@ impl Asked<'_> {
             let step = self.known.step(self.question, setup)?;
             let [live, _] = setup.under_way();
             let after: After<'_, Part> = (&Mutex::default(), &|_| false);
-            let made = self.tighter((setup, &step), &among, live, after)?;
+            let made = self.tighter((setup, &step), &among, (live, Demand::Least), after)?;
             among.own.extend(made.ok().map(|(_, tight)| tight));
         }
         Ok(Some(KeepingAll { parts: among.own, bound: loose.bound }))

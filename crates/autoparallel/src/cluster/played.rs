@@ -3,7 +3,7 @@
 use cost_models::units::exact;
 use schedule::{self, Crossing, Durations, Kind, Overlap, StageTimes, Verified, makespan, verify};
 use search::Live;
-use search::cluster::{BlockCost, cut, mixed_runs};
+use search::cluster::{BlockCost, cut, mixed};
 
 use super::Setup;
 use crate::staged::under_way;
@@ -21,18 +21,26 @@ pub(super) struct Run {
 }
 
 impl Run {
-    /// Of blocks as one of several plans has them, or between two: what takes least of so many micro-batches where the stage
-    /// may hold so much (bytes). Nothing if none fits, but for what the backward part leaves for gradients of weights: there
-    /// are plans that leave less.
+    /// The stages of a group, of blocks as one of several plans has them, or between two: what takes least of so many
+    /// micro-batches where the group may hold so much (bytes). Nothing if none fits, but for what the backward part leaves
+    /// for gradients of weights: there are plans that leave less.
+    ///
+    /// For each stage what its blocks are by each plan, and the micro-batches that it keeps; of how many stages'
+    /// micro-batches something is kept at once.
     pub(super) fn among(
-        plans: &[&[BlockCost]],
-        live: Live,
-        steps: (f64, bool),
+        stages: &[(Vec<BlockCost>, Live)],
+        together: usize,
+        (micro_batches, splits): (f64, bool),
         (capacity, wanted): (u64, u64),
-    ) -> Option<Self> {
-        let runs: Vec<BlockCost> = plans.iter().map(|it| together(*it)).collect();
-        let (_, mix) = mixed_runs(&runs, without_apart(live), steps, (capacity, wanted))?;
-        Some(Self { cost: mix.of(&runs), live, capacity })
+    ) -> Option<Vec<Self>> {
+        let plans = stages.iter().map(|it| it.0.len()).min()?;
+        let plan = |plan: usize| {
+            let runs: Vec<BlockCost> = stages.iter().map(|it| it.0[plan]).collect();
+            let seconds = runs.iter().map(|it| it.step(micro_batches, splits)).sum();
+            (held(&runs, together), seconds)
+        };
+        let (_, mix) = mixed(&(0..plans).map(plan).collect::<Vec<_>>(), (capacity, wanted))?;
+        Some(stages.iter().map(|(runs, live)| Self { cost: mix.of(runs), live: *live, capacity }).collect())
     }
 
     /// What it takes for a micro-batch, and its update (seconds).
@@ -63,6 +71,23 @@ fn without_apart(live: Live) -> Live {
     Live::of(live.gradients)
 }
 
+/// What a group holds whose stages are these, where something is kept of so many of their micro-batches at once: about as
+/// much of each stage (bytes).
+fn held(stages: &[BlockCost], together: usize) -> u64 {
+    let number = |it: usize| u64::try_from(it).unwrap_or(u64::MAX);
+    let others = Live::of(number(together.saturating_sub(1)));
+    let kept = stages.iter().map(|it| it.kept.bytes(others)).fold(0, u64::saturating_add);
+    let most = stages.iter().map(|it| it.most).max().unwrap_or(0);
+    let resident = stages.iter().map(|it| it.resident).fold(0, u64::saturating_add);
+    resident.saturating_add(kept.div_ceil(number(stages.len()).max(1))).saturating_add(most)
+}
+
+/// For each stage that begins there, what its blocks are together.
+fn stages_of(blocks: &[BlockCost], first: &[usize]) -> Vec<BlockCost> {
+    let end = |stage: usize| first.get(stage + 1).copied().unwrap_or(blocks.len());
+    first.iter().enumerate().map(|(stage, &first)| together(&blocks[first..end(stage)])).collect()
+}
+
 /// What a setup takes by a schedule, and where it is cut, where its blocks are as some of these plans have them; nothing
 /// if it does not fit.
 pub(super) fn by(
@@ -79,16 +104,21 @@ pub(super) fn by(
     let verified = verify(schedule, stages, count).ok()?;
     let live = under_way(&verified);
     let steps = (exact(setup.micro_batches), verified.schedule().splits_backward);
-    let taken = |(first, plans, capacity): Fits<'_, '_>| {
-        let run = |(stage, &live): (usize, &Live)| {
-            let of_stage = first[stage]..first.get(stage + 1).copied().unwrap_or(blocks);
-            let own: Vec<&[BlockCost]> = plans.iter().map(|it| &it[of_stage.clone()]).collect();
-            Run::among(&own, live, steps, (capacity, capacity))
-        };
-        let stages: Vec<Run> = live.iter().enumerate().map(run).collect::<Option<_>>()?;
-        Some((played(&verified, &stages, message)?, first))
+    let lives = schedule::live(&verified);
+    let taken = |first: Vec<usize>| {
+        let plans: Vec<Vec<BlockCost>> = plans.iter().map(|it| stages_of(it, &first)).collect();
+        let mut runs = vec![None; stages];
+        for (group, group_live) in lives.iter().enumerate() {
+            let own: Vec<usize> = (group..stages).step_by(setup.groups).collect();
+            let of_stage = |&stage: &usize| (plans.iter().map(|it| it[stage]).collect(), live[stage]);
+            let all: Vec<_> = own.iter().map(of_stage).collect();
+            let made = Run::among(&all, group_live.together, steps, (capacity, capacity))?;
+            own.into_iter().zip(made).for_each(|(stage, run)| runs[stage] = Some(run));
+        }
+        let runs: Vec<Run> = runs.into_iter().collect::<Option<_>>()?;
+        Some((played(&verified, &runs, message)?, first))
     };
-    let cuts = cuts_that_fit(plans, &verified, &live, steps, capacity);
+    let cuts = cuts(plans, &verified, &live, steps, capacity);
     cuts.into_iter().filter_map(taken).min_by(|a, b| a.0.total_cmp(&b.0))
 }
 
@@ -109,60 +139,37 @@ pub(super) fn played(verified: &Verified, stages: &[Run], message: f64) -> Optio
     Some(seconds + updates.into_iter().fold(0.0, f64::max))
 }
 
-/// The first block of each stage, the plans whose blocks they are, and what each may hold (bytes).
-type Fits<'a, 'b> = (Vec<usize>, &'a [&'b [BlockCost]], u64);
-
-/// Cuts into stages that fit: where a group has several, by what they hold together, or each by an equal part.
-fn cuts_that_fit<'a, 'b>(
-    plans: &'a [&'b [BlockCost]],
+/// The first blocks of stages: by all plans, where each group has one; where it has several, by each plan as if each stage
+/// had all memory, and by all plans as if each had an equal part.
+fn cuts(
+    plans: &[&[BlockCost]],
     verified: &Verified,
     live: &[Live],
     steps: (f64, bool),
     capacity: u64,
-) -> Vec<Fits<'a, 'b>> {
+) -> Vec<Vec<usize>> {
     let schedule = verified.schedule();
     let live: Vec<Live> = live.iter().copied().map(without_apart).collect();
-    let groups = schedule.groups.len();
-    if schedule.chunks == 1 {
-        let first = cut(plans, &live, groups, steps, capacity);
-        return first.map(|first| (first, plans, capacity)).into_iter().collect();
-    }
-    let count = u64::try_from(schedule.chunks).unwrap_or(u64::MAX);
-    let lives = schedule::live(verified);
-    let together_fits = |(plan, loose): &(&'a [&'b [BlockCost]], Vec<usize>)| {
-        let blocks = plan[0];
-        let fits = |(group, live): (usize, &schedule::Live)| {
-            let chunks = (group..loose.len()).step_by(groups);
-            let own =
-                |stage: usize| &blocks[loose[stage]..loose.get(stage + 1).copied().unwrap_or(blocks.len())];
-            let BlockCost { resident, kept, most, .. } = together(chunks.flat_map(own));
-            // What chunks keep of a micro-batch is about as much for each of them.
-            let others = u64::try_from(live.together.saturating_sub(1)).unwrap_or(u64::MAX);
-            let others = kept.bytes(Live::of(others)).div_ceil(count);
-            resident.saturating_add(others).saturating_add(most) <= capacity
-        };
-        lives.iter().enumerate().all(fits)
-    };
-    let alone = plans.chunks(1);
-    let alone = alone.filter_map(|plan| Some((plan, cut(plan, &live, live.len(), steps, capacity)?)));
-    let mut found: Vec<_> =
-        alone.filter(together_fits).map(|(plan, first)| (first, plan, capacity)).collect();
-    let parts = cut(plans, &live, groups, steps, capacity);
-    found.extend(parts.map(|first| (first, plans, capacity / count)));
-    found
+    let alone = plans.chunks(1).filter(|_| schedule.chunks > 1);
+    let alone = alone.filter_map(|plan| cut(plan, &live, live.len(), steps, capacity));
+    let mut cuts: Vec<Vec<usize>> = alone.collect();
+    cuts.extend(cut(plans, &live, schedule.groups.len(), steps, capacity));
+    cuts.dedup();
+    cuts
 }
 
-/// How many times as much as there is the fullest stage would hold, if memory were no matter: where each group has one
-/// stage.
-pub(super) fn fullest(blocks: &[BlockCost], setup: &Setup, capacity: u64) -> f64 {
-    let cut_freely = || {
-        let count = usize::try_from(setup.micro_batches).ok()?;
-        let schedule = Kind::OneForwardOneBackward.schedule(setup.groups, 1, count).ok()?;
-        let live = under_way(&verify(schedule, setup.groups, count).ok()?);
-        let first = cut(&[blocks], &live, setup.groups, (exact(setup.micro_batches), false), u64::MAX)?;
-        let end = |stage: usize| first.get(stage + 1).copied().unwrap_or(blocks.len());
-        let held = |(stage, &live): (usize, &Live)| together(&blocks[first[stage]..end(stage)]).held(live);
-        live.iter().enumerate().map(held).max()
+/// What the fullest group would hold by a schedule, if memory were no matter (bytes); nothing where it orders no such setup.
+pub(super) fn fullest(blocks: &[BlockCost], setup: &Setup, (kind, chunks): (Kind, usize)) -> Option<u64> {
+    let count = usize::try_from(setup.micro_batches).ok()?;
+    let stages = setup.groups.checked_mul(chunks)?;
+    let schedule = kind.schedule(setup.groups, chunks, count).ok()?;
+    let verified = verify(schedule, stages, count).ok()?;
+    let steps = (exact(setup.micro_batches), verified.schedule().splits_backward);
+    let first = cuts(&[blocks], &verified, &under_way(&verified), steps, u64::MAX).into_iter().next()?;
+    let costs = stages_of(blocks, &first);
+    let of_group = |(group, live): (usize, &schedule::Live)| {
+        let own: Vec<BlockCost> = costs.iter().skip(group).step_by(setup.groups).copied().collect();
+        held(&own, live.together)
     };
-    cut_freely().map_or(1.0, |held| exact(held) / exact(capacity))
+    schedule::live(&verified).iter().enumerate().map(of_group).max()
 }

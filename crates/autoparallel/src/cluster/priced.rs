@@ -20,6 +20,23 @@ use crate::choice::After;
 /// made.
 const FREE: f64 = 1.01;
 
+/// The memory for a plan of all blocks.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub(super) enum Look {
+    /// All that is wanted.
+    Loose,
+    /// What there is for so many micro-batches under way, where the schedule that holds least of a setup's keeps so many;
+    /// or the one that holds most, as interleaved ones do.
+    Tight(u64, Demand),
+}
+
+/// Which of the schedules of a setup is to fit.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub(super) enum Demand {
+    Least,
+    Most,
+}
+
 impl Asked<'_> {
     /// What a setup takes by the first of these plans that makes one that fits: one with all memory, or
     /// with what there is for so many micro-batches under way. Not if it is known to take no less
@@ -27,7 +44,7 @@ impl Asked<'_> {
     pub(super) fn price(
         &self,
         number: usize,
-        plans: &[Option<u64>],
+        plans: &[Look],
         below: f64,
     ) -> Result<Outcome<Priced>, Failure> {
         let (question, setup) = (self.question, &self.setups[number]);
@@ -53,7 +70,7 @@ impl Asked<'_> {
     /// The same, by plans that are made now: until what there is of memory makes it hardly slower.
     fn planned(
         &self,
-        (number, plans): (usize, &[Option<u64>]),
+        (number, plans): (usize, &[Look]),
         step: &WholeStep,
         mut outcome: Outcome<Priced>,
         below: f64,
@@ -68,8 +85,8 @@ impl Asked<'_> {
         };
         // What was planned with all memory, and is slower with what there is, is not planned so again.
         let before = seen().remove(&number);
-        let is_new = |plan: &&Option<u64>| plan.is_some() || before.is_none();
-        let plans: Vec<Option<u64>> = plans.iter().filter(is_new).copied().collect();
+        let is_new = |plan: &&Look| **plan != Look::Loose || before.is_none();
+        let plans: Vec<Look> = plans.iter().filter(is_new).copied().collect();
         let (trail, loose) = before.unwrap_or_default();
         let trail = Mutex::new(trail);
         // With everything hidden that may be, blocks take least by this plan: what is too slow so, is too slow.
@@ -79,14 +96,16 @@ impl Asked<'_> {
             ways.all(|way| by(&[&blocks], setup, way, part.message, u64::MAX).is_none_or(|it| it.0 >= below))
         };
         // Where blocks keep what they may, none takes less than where all is kept.
-        let all = self.keeping_all(number, plans != [None])?;
+        let all = self.keeping_all(number, plans != [Look::Loose])?;
         let keeping = all.as_ref().map_or(&[][..], |it| &it.parts);
         let mut among = Among { room, all: keeping, own: loose.into_iter().collect() };
         let mut is_free = false;
-        for &under_way in &plans {
-            let made = match under_way {
-                None => part(question, setup, step, Space::Unbounded, (&trail, &slow)),
-                Some(live) => self.tighter((setup, step), &among, live, (&trail, &slow)),
+        for &look in &plans {
+            let made = match look {
+                Look::Loose => part(question, setup, step, Space::Unbounded, (&trail, &slow)),
+                Look::Tight(live, demand) => {
+                    self.tighter((setup, step), &among, (live, demand), (&trail, &slow))
+                }
             };
             let (plan, part) = match made? {
                 Ok(planned) => planned,
@@ -95,7 +114,7 @@ impl Asked<'_> {
                     break;
                 }
             };
-            if under_way.is_none() {
+            if look == Look::Loose {
                 // The group that has most to do does as much as one of equal ones.
                 let least = match &all {
                     Some(all) => all.bound,
@@ -116,11 +135,12 @@ impl Asked<'_> {
             if is_free {
                 break;
             }
-            let [half, _] = setup.under_way();
-            let held = together(&among.own[among.own.len() - 1].blocks).held(Live::of(half)).div_ceil(count);
-            self.note(number, under_way.and(Some(held)).filter(|&it| outcome.ways.is_empty() && it > room));
+            let last = &among.own[among.own.len() - 1].blocks;
+            let held =
+                schedules(question, setup).into_iter().filter_map(|way| fullest(last, setup, way)).min();
+            self.note(number, held.filter(|&it| look != Look::Loose && outcome.ways.is_empty() && it > room));
         }
-        if plans == [None] && !is_free {
+        if plans == [Look::Loose] && !is_free {
             let loose = among.own.pop();
             seen().insert(number, (trail.into_inner().unwrap_or_else(PoisonError::into_inner), loose));
         }
@@ -133,10 +153,10 @@ impl Asked<'_> {
         &self,
         (setup, step): (&Setup, &WholeStep),
         among: &Among<'_>,
-        live: u64,
+        (live, demand): (u64, Demand),
         after: After<'_, Part>,
     ) -> Result<Planned, Failure> {
-        let wanted = among.tight(setup, live);
+        let wanted = among.tight(setup, &schedules(self.question, setup), (live, demand));
         let made = part(self.question, setup, step, Space::Of(wanted, live), after)?;
         let Ok((_, tight)) = &made else { return Ok(made) };
         let held = together(&tight.blocks).held(Live::of(live));
@@ -160,12 +180,17 @@ pub(super) struct Among<'a> {
 }
 
 impl Among<'_> {
-    /// How much memory all groups have for a plan of all blocks, in which the stage fits that would hold most, if it were
+    /// How much memory all groups have for a plan of all blocks, in which the group fits that would hold most, if it were
     /// shared as by the plan with all memory, while so many micro-batches are under way (bytes).
-    fn tight(&self, setup: &Setup, live: u64) -> u64 {
+    fn tight(&self, setup: &Setup, schedules: &[(Kind, usize)], (live, demand): (u64, Demand)) -> u64 {
         let all = self.room.saturating_mul(u64::try_from(setup.groups).unwrap_or(u64::MAX));
         let Some(Part { blocks, .. }) = self.own.first() else { return all };
-        let fullest = fullest(blocks, setup, self.room).max(1.0);
+        let held = schedules.iter().filter_map(|&way| fullest(blocks, setup, way));
+        let held = match demand {
+            Demand::Least => held.min(),
+            Demand::Most => held.max(),
+        };
+        let fullest = held.map_or(1.0, |held| exact(held) / exact(self.room)).max(1.0);
         let Bytes(part) = whole_bytes(exact(together(blocks).held(Live::of(live))) / fullest);
         all.min(part)
     }

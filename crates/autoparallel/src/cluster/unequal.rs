@@ -182,10 +182,12 @@ fn seconds(
     let verified = verify(kind.schedule(groups, 1, micro_batches).ok()?, groups, micro_batches).ok()?;
     let steps = (exact(u64::try_from(micro_batches).ok()?), verified.schedule().splits_backward);
     let mut runs = Vec::new();
-    for ((number, &(first, it)), live) in stages.iter().enumerate().zip(under_way(&verified)) {
+    let lives = under_way(&verified).into_iter().zip(schedule::live(&verified));
+    for ((number, &(first, it)), (live, of_group)) in stages.iter().enumerate().zip(lives) {
         let own = |it: &'_ Part| first..stages.get(number + 1).map_or(it.blocks.len(), |next| next.0);
-        let plans: Vec<_> = meshes[it].iter().map(|it| &it.blocks[own(it)]).collect();
-        runs.push(Run::among(&plans, live, steps, kinds[meshes[it][0].kind].room())?);
+        let plans = meshes[it].iter().map(|it| together(&it.blocks[own(it)])).collect();
+        let room = kinds[meshes[it][0].kind].room();
+        runs.extend(Run::among(&[(plans, live)], of_group.together, steps, room)?);
     }
     let message = stages.iter().flat_map(|&(_, it)| &meshes[it]).map(|it| it.message).fold(0.0, f64::max);
     played(&verified, &runs, message)

@@ -12,7 +12,6 @@ use plan::{Pipeline, Plan};
 use planner_ir::Mesh;
 
 use super::{Forward, Meshes, Wanted, held};
-use crate::target::NO_ROOM_FOR_STAGES;
 
 /// How often blocks are dealt anew.
 const ROUNDS: usize = 4;
@@ -115,8 +114,8 @@ pub(super) fn fits(pipeline: &Pipeline) -> Result<(), Failure> {
     });
     match groups.chain(stages).find(|(_, held, capacity)| held > capacity) {
         None => Ok(()),
-        Some((what, held, capacity)) => Err(Failure::input(
-            NO_ROOM_FOR_STAGES,
+        Some((what, held, capacity)) => Err(Failure::no_room(
+            "the pipeline does not fit",
             format!(
                 "{what} needs {}, and a device may hold {}: {} bytes are missing; more stages, smaller \
                  micro-batches, a schedule that holds fewer of them (`--schedule 1f1b`) or `--recompute full` \
@@ -125,6 +124,7 @@ pub(super) fn fits(pipeline: &Pipeline) -> Result<(), Failure> {
                 cost_models::quantity::bytes(capacity),
                 held - capacity
             ),
+            held,
         )),
     }
 }

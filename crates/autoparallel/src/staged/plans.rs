@@ -49,7 +49,7 @@ pub(super) struct Plans<'a> {
     make: &'a Make<'a>,
     /// What searches begin with.
     first: Trail,
-    known: Mutex<BTreeMap<Room, Made>>,
+    known: Mutex<BTreeMap<Room, Result<Made, Failure>>>,
     /// What was seen for stages that keep as much, before what is asked for now.
     seen: Mutex<BTreeMap<Live, Arc<Trail>>>,
     /// Plans that serve a stage, and the same with what they hold.
@@ -77,32 +77,40 @@ impl<'a> Plans<'a> {
     }
 
     /// A plan for each stage, as large as its room is, which says what it holds by itself: to know that is no less work than
-    /// a search, and not done for plans that serve no stage.
-    pub(super) fn serving(&self, rooms: &[Room]) -> Result<Vec<Arc<Plan>>, Failure> {
+    /// a search, and not done for plans that serve no stage. Of a stage that has no plan with so little room, why.
+    pub(super) fn serving(&self, rooms: &[Room]) -> Result<Vec<Result<Arc<Plan>, Failure>>, Failure> {
         self.keep();
         let fast = self.of(Room::all(rooms), &self.first)?;
-        let said = |Serves { plan, is_own }| {
-            let said = self.said(&plan)?;
-            Ok(if is_own { said } else { served(&said, &fast.plan) })
+        let said = |serves: Result<Serves, Failure>| match serves {
+            Ok(Serves { plan, is_own }) => {
+                let said = self.said(&plan)?;
+                Ok(Ok(if is_own { said } else { served(&said, &fast.plan) }))
+            }
+            Err(failure @ Failure::Internal(_)) => Err(failure),
+            Err(failure) => Ok(Err(failure)),
         };
-        self.fitting(rooms, &fast)?.into_iter().map(said).collect()
+        self.fitting(rooms, &fast).into_iter().map(said).collect()
     }
 
     /// The plan of each stage, given the fastest.
-    fn fitting(&self, rooms: &[Room], fast: &Made) -> Result<Vec<Serves>, Failure> {
+    fn fitting(&self, rooms: &[Room], fast: &Made) -> Vec<Result<Serves, Failure>> {
         let mut order: Vec<usize> = (0..rooms.len()).collect();
         // Equal rooms side by side: no two searches at a time are for the same.
         order.sort_by_key(|&it| (rooms[it].excess(&fast.plan), rooms[it], it));
-        let tight = order.split_off(order.partition_point(|&it| rooms[it].excess(&fast.plan) <= 0));
-        let mut plans = vec![Serves { plan: Arc::clone(&fast.plan), is_own: true }; rooms.len()];
-        if let Some((&least, others)) = tight.split_last() {
-            let slow = self.of(rooms[least], &fast.trail)?;
-            for (stage, plan) in self.between(rooms, others, (fast, &slow))? {
-                plans[stage] = plan;
+        let mut tight = order.split_off(order.partition_point(|&it| rooms[it].excess(&fast.plan) <= 0));
+        let own = |made: &Made| Serves { plan: Arc::clone(&made.plan), is_own: true };
+        let mut plans = vec![Ok(own(fast)); rooms.len()];
+        while let Some(least) = tight.pop() {
+            let slow = self.of(rooms[least], &fast.trail);
+            plans[least] = slow.as_ref().map(own).map_err(Failure::clone);
+            if let Ok(slow) = &slow {
+                for (stage, plan) in self.between(rooms, &tight, (fast, slow)) {
+                    plans[stage] = plan;
+                }
+                break;
             }
-            plans[least] = Serves { plan: slow.plan, is_own: true };
         }
-        Ok(plans)
+        plans
     }
 
     /// A plan that says what it holds, looked at once.
@@ -123,30 +131,28 @@ impl<'a> Plans<'a> {
         rooms: &[Room],
         stages: &[usize],
         (fast, slow): (&Made, &Made),
-    ) -> Result<Vec<(usize, Serves)>, Failure> {
+    ) -> Vec<(usize, Result<Serves, Failure>)> {
+        let own = |made: Made| Serves { plan: made.plan, is_own: true };
         let plan = |&stage: &usize| {
             let fits = |plan: &&Arc<Plan>| rooms[stage].excess(plan) <= 0;
             let plan = match [&fast.plan, &slow.plan].into_iter().find(fits) {
-                Some(plan) => Serves { plan: Arc::clone(plan), is_own: false },
-                None => Serves { plan: self.of(rooms[stage], &slow.trail)?.plan, is_own: true },
+                Some(plan) => Ok(Serves { plan: Arc::clone(plan), is_own: false }),
+                None => self.of(rooms[stage], &slow.trail).map(own),
             };
-            Ok((stage, plan))
+            (stage, plan)
         };
         if slow.plan.seconds() <= fast.plan.seconds() * (1.0 + ALIKE) {
             return stages.iter().map(plan).collect();
         }
-        let Some(&middle) = stages.get(stages.len() / 2) else { return Ok(Vec::new()) };
+        let Some(&middle) = stages.get(stages.len() / 2) else { return Vec::new() };
         let (before, after) = (&stages[..stages.len() / 2], &stages[stages.len() / 2 + 1..]);
-        let own = self.of(rooms[middle], &slow.trail)?;
+        let made = self.of(rooms[middle], &slow.trail);
+        let [until, from] = made.as_ref().map_or([slow, fast], |made| [made; 2]);
         let (before, after) = rayon::join(
-            || self.between(rooms, before, (fast, &own)),
-            || self.between(rooms, after, (&own, slow)),
+            || self.between(rooms, before, (fast, until)),
+            || self.between(rooms, after, (from, slow)),
         );
-        Ok(before?
-            .into_iter()
-            .chain([(middle, Serves { plan: own.plan, is_own: true })])
-            .chain(after?)
-            .collect())
+        before.into_iter().chain([(middle, made.map(own))]).chain(after).collect()
     }
 
     /// Keeps what was seen until now: of stages that keep as much, where there was least room.
@@ -155,7 +161,9 @@ impl<'a> Plans<'a> {
         let mut seen = self.seen.lock().unwrap_or_else(PoisonError::into_inner);
         // Rooms are in the order of what they may hold.
         for (room, made) in known.iter().rev() {
-            seen.insert(room.live, Arc::clone(&made.trail));
+            if let Ok(made) = made {
+                seen.insert(room.live, Arc::clone(&made.trail));
+            }
         }
     }
 
@@ -163,14 +171,16 @@ impl<'a> Plans<'a> {
     fn of(&self, room: Room, trail: &Trail) -> Result<Made, Failure> {
         let known = || self.known.lock().unwrap_or_else(PoisonError::into_inner);
         if let Some(made) = known().get(&room) {
-            return Ok(made.clone());
+            return made.clone();
         }
         let seen = self.seen.lock().unwrap_or_else(PoisonError::into_inner).get(&room.live).cloned();
         let trail = Mutex::new(seen.map_or_else(|| trail.clone(), |seen| Trail::clone(&seen)));
-        let plan = Arc::new((self.make)(room, &trail)?);
-        let made = Made { plan, trail: Arc::new(trail.into_inner().unwrap_or_else(PoisonError::into_inner)) };
+        let made = (self.make)(room, &trail).map(|plan| Made {
+            plan: Arc::new(plan),
+            trail: Arc::new(trail.into_inner().unwrap_or_else(PoisonError::into_inner)),
+        });
         known().insert(room, made.clone());
-        Ok(made)
+        made
     }
 }
 

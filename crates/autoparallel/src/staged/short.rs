@@ -17,8 +17,8 @@ pub(super) struct Short {
     alone: Vec<u64>,
     /// What each had when it was planned (bytes).
     had: Vec<u64>,
-    /// Stages that cannot do with less than they had.
-    stuck: Vec<bool>,
+    /// What each cannot do without, as far as is known (bytes).
+    needs: Vec<u64>,
     /// How often half of it is how much more stages do without.
     spare: u32,
 }
@@ -27,8 +27,16 @@ impl Short {
     /// Of so many stages, which were not planned yet.
     pub(super) fn new(count: usize) -> Self {
         let nothing = || vec![0; count];
-        let (beyond, groups, stuck) = (Vec::new(), Vec::new(), vec![false; count]);
-        Self { beyond, groups, counted: nothing(), alone: nothing(), had: nothing(), stuck, spare: MUCH }
+        let (beyond, groups) = (Vec::new(), Vec::new());
+        Self {
+            beyond,
+            groups,
+            counted: nothing(),
+            alone: nothing(),
+            had: nothing(),
+            needs: nothing(),
+            spare: MUCH,
+        }
     }
 
     /// Notes by how much groups hold too much, with what stages had.
@@ -38,13 +46,15 @@ impl Short {
         (counted, alone): (Vec<u64>, Vec<u64>),
         had: &[u64],
     ) {
-        let (had, stuck) = (had.to_vec(), std::mem::take(&mut self.stuck));
-        *self = Self { beyond, groups, counted, alone, had, stuck, spare: self.spare };
+        let (had, needs) = (had.to_vec(), std::mem::take(&mut self.needs));
+        *self = Self { beyond, groups, counted, alone, had, needs, spare: self.spare };
     }
 
-    /// Stages of groups that hold too much have less, each of what it counts, and a little more.
-    pub(super) fn give(&self, capacities: &mut [u64]) {
-        (0..self.beyond.len()).for_each(|group| self.give_of(group, capacities));
+    /// Stages of groups that hold too much have less, and a little more: each of what it counts and can do without. False
+    /// where they cannot do with so little.
+    pub(super) fn give(&self, capacities: &mut [u64]) -> bool {
+        let groups = (0..self.beyond.len()).map(|group| self.give_of(group, capacities));
+        groups.fold(true, |all, given| all && given)
     }
 
     /// Stages that were given less, and fit, are given a little more again. False where they were, or had all.
@@ -52,55 +62,40 @@ impl Short {
         let is_new = self.spare == MUCH && !self.beyond.is_empty();
         if is_new {
             self.spare = LITTLE;
-            self.give(capacities);
         }
-        is_new
+        is_new && self.give(capacities)
     }
 
-    fn give_of(&self, group: usize, capacities: &mut [u64]) {
-        for (number, capacity) in capacities.iter_mut().enumerate() {
-            let (beyond, alone) = (self.beyond[group], self.alone[number]);
-            if self.groups[number] != group || self.stuck[number] || beyond == 0 && alone == 0 {
-                continue;
-            }
-            let own = |it: &usize| self.groups[*it] == self.groups[number] && !self.stuck[*it];
-            let together: u64 = (0..self.counted.len()).filter(own).map(|it| self.counted[it]).sum();
-            let counted = self.counted[number];
-            let part = u128::from(beyond) * u128::from(counted) / u128::from(together.max(1));
-            let part = part.max(u128::from(alone));
-            // A little more, for the next plan's programs need what is not counted too.
-            let part = part + (part >> self.spare);
-            let less = u64::try_from(part).unwrap_or(u64::MAX).max(counted / LEAST);
-            *capacity = self.had[number].min(counted).saturating_sub(less).max(1);
-        }
+    /// What a stage counts that it can do without, as far as is known (bytes).
+    fn free(&self, stage: usize) -> u64 {
+        self.had[stage].min(self.counted[stage]).saturating_sub(self.needs[stage])
     }
 
-    /// Where these stages cannot be planned with what they were given, they have what they had, and others of their
-    /// groups give it; where there are none, they have half as much less. False where that is hardly less.
-    pub(super) fn others(&mut self, capacities: &mut [u64], failed: impl Fn(usize) -> bool) -> bool {
-        if self.groups.is_empty() {
-            return false;
+    fn give_of(&self, group: usize, capacities: &mut [u64]) -> bool {
+        let beyond = self.beyond[group];
+        let own: Vec<usize> = (0..self.groups.len()).filter(|&it| self.groups[it] == group).collect();
+        let together: u64 = own.iter().map(|&it| self.free(it)).sum();
+        // A little more, for the next plan's programs need what is not counted too.
+        let more = |bytes: u64| bytes.saturating_add(bytes >> self.spare);
+        let wanted = more(beyond).min(together.max(beyond));
+        for &stage in own.iter().filter(|&&it| beyond > 0 || self.alone[it] > 0) {
+            let (free, counted) = (self.free(stage), self.counted[stage]);
+            let part = u128::from(wanted) * u128::from(free) / u128::from(together.max(1));
+            let part = u64::try_from(part).unwrap_or(u64::MAX).max(more(self.alone[stage]));
+            let less = part.max(counted / LEAST).min(free);
+            capacities[stage] = (self.had[stage].min(counted) - less).max(1);
         }
-        for number in (0..self.stuck.len()).filter(|&it| failed(it)) {
-            let (group, given, counted) = (self.groups[number], capacities[number], self.counted[number]);
-            let had = self.had[number].min(counted);
-            // What is given to others of one form may be too little of one of them only.
-            if given >= had {
-                continue;
-            }
-            let gives = |it: usize| it != number && self.groups[it] == group && !self.stuck[it];
-            if (0..self.stuck.len()).any(gives) && self.alone[number] == 0 {
-                self.stuck[number] = true;
-                capacities[number] = self.had[number];
-            } else if had - given <= counted / LEAST {
-                return false;
-            } else {
-                capacities[number] = given + (had - given) / 2;
-                continue;
-            }
-            self.give_of(group, capacities);
-        }
-        true
+        beyond <= together && own.iter().all(|&it| self.alone[it] <= self.free(it))
+    }
+
+    /// Where a stage cannot be planned with what it was given, and needs so much, as far as is known (bytes): others of its
+    /// group are to give what it does not. False where it was given all it had.
+    pub(super) fn cannot(&mut self, stage: usize, given: u64, needs: u64) -> bool {
+        let had = self.had[stage].min(self.counted[stage]);
+        // What is near what is needed may be hard to find.
+        let needs = needs.max(given).saturating_add(self.counted[stage] / LEAST);
+        self.needs[stage] = needs.min(had).max(self.needs[stage]);
+        !self.groups.is_empty() && given < had
     }
 }
 
@@ -118,8 +113,8 @@ mod tests {
     #[test]
     fn stages_give_of_what_they_count() {
         let mut capacities = vec![1000; 4];
-        short().give(&mut capacities);
-        // 75 and 25 of the 100, and a quarter more.
+        assert!(short().give(&mut capacities));
+        // 75 % and 25 % of 125.
         assert_eq!(capacities, [600 - 93, 1000, 200 - 31, 1000]);
     }
 
@@ -127,22 +122,27 @@ mod tests {
     fn what_a_stage_cannot_give_the_others_of_its_group_do() {
         let mut short = short();
         let mut capacities = vec![507, 1000, 169, 1000];
-        assert!(short.others(&mut capacities, |it| it == 0));
-        assert_eq!(capacities, [1000, 1000, 200 - 125, 1000]);
-        // None is left: half as much less, until that is hardly less.
-        assert!(short.others(&mut capacities, |it| it == 2));
-        assert_eq!(capacities, [1000, 1000, 75 + 62, 1000]);
-        capacities[2] = 199;
-        assert!(!short.others(&mut capacities, |it| it == 2));
+        // It can give 17 only: 600 without 580 and a two-hundredth of it.
+        assert!(short.cannot(0, 507, 580));
+        assert!(short.give(&mut capacities));
+        assert_eq!(capacities, [600 - 9, 1000, 200 - 115, 1000]);
+        // Less than a quarter more is there, and less than is missing.
+        assert!(short.cannot(2, 85, 90));
+        assert!(short.give(&mut capacities));
+        assert_eq!(capacities, [600 - 17, 1000, 200 - 109, 1000]);
+        assert!(short.cannot(2, 91, 110));
+        assert!(short.give(&mut capacities.clone()), "106 are there");
+        assert!(short.cannot(2, 91, 118));
+        assert!(!short.give(&mut capacities), "98 are there");
         // A stage that was given nothing less is not what fails.
-        assert!(!Short::new(2).others(&mut [1, 1], |_| true));
+        assert!(!Short::new(2).cannot(0, 1, 2));
     }
 
     #[test]
     fn what_fits_is_given_a_little_more_once() {
         let (mut short, mut capacities) = (short(), vec![507, 1000, 169, 1000]);
         assert!(short.a_little_more(&mut capacities));
-        // 75 and 25 of the 100, and a thirty-second more.
+        // 75 % and 25 % of 103.
         assert_eq!(capacities, [600 - 77, 1000, 200 - 25, 1000]);
         assert!(!short.a_little_more(&mut capacities));
         assert!(!Short::new(2).a_little_more(&mut [1, 1]), "none had less");

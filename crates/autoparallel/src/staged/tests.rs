@@ -20,7 +20,6 @@ use search::Live;
 
 use super::placed::fits;
 use super::{Forward, Meshes, Order, Wanted, message, staged, under_way};
-use crate::target::does_not_fit;
 
 const MICRO_BATCHES: u64 = 8;
 
@@ -171,8 +170,8 @@ fn stages_that_do_not_fit_are_known_not_to() {
     fits(&pipeline).expect("was planned so");
     pipeline.capacity = 1;
     pipeline.stages.iter_mut().for_each(|it| it.plan.capacity = 1);
-    assert!(does_not_fit(&fits(&pipeline).expect_err("a byte is too little")));
-    assert!(!does_not_fit(&Failure::Input("no such file".to_owned())));
+    let refused = fits(&pipeline).expect_err("a byte is too little");
+    assert_eq!(refused.needs(), Some(held(&pipeline.memory[0])));
 }
 
 /// Where nodes have several adapters, what crosses goes by all of them, and all ranks of a stage do the same:

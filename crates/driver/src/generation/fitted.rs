@@ -49,30 +49,6 @@ pub(super) struct Token<'a> {
     rounds: usize,
 }
 
-/// Why a step has no plan.
-struct Refused {
-    failure: Failure,
-    /// What the nearest plan needs on a device, with what is beside it, where memory is what is missing (bytes).
-    needs: Option<u64>,
-}
-
-impl From<Failure> for Refused {
-    fn from(failure: Failure) -> Self {
-        Self { failure, needs: None }
-    }
-}
-
-impl Refused {
-    /// The same of these steps.
-    fn of(self, steps: &str) -> Self {
-        let failure = match self.failure {
-            Failure::Input(why) => Failure::input(steps, why),
-            other => other,
-        };
-        Self { failure, ..self }
-    }
-}
-
 /// Both steps, and what is known of those that do not fit.
 pub(super) struct Fitting<'a> {
     cache: &'a Cache,
@@ -81,7 +57,7 @@ pub(super) struct Fitting<'a> {
     wanted: &'a Wanted<'a>,
     say: &'a Say<'a>,
     /// Of steps that have no plan, that for which the least memory is missing.
-    refused: Option<Refused>,
+    refused: Option<Failure>,
     /// How often a token was planned again.
     again: usize,
     /// Tokens beside which prompts do not fit, and what both need (bytes): those for which the least is missing.
@@ -110,8 +86,8 @@ impl<'a> Fitting<'a> {
                 let on = (mesh, &layout, rules);
                 match plan_of(self.cache, &mut self.decode, on, Beside::default(), self.wanted) {
                     Ok(plan) => tokens.push(Token { plan, layout, rules, arena: 0, rounds: 0 }),
-                    Err(Refused { failure: failure @ Failure::Usage(_), .. }) => return Err(failure),
-                    Err(refused) => self.note(refused.of("steps of single tokens alone")),
+                    Err(failure @ Failure::Usage(_)) => return Err(failure),
+                    Err(refused) => self.note(refused.at("steps of single tokens alone")),
                 }
             }
         }
@@ -146,9 +122,9 @@ impl<'a> Fitting<'a> {
     }
 
     /// A token beside which prompts do not fit, planned again beside what they need.
-    fn again(&mut self, token: &Token<'a>, refused: Refused) -> Result<Option<Token<'a>>, Failure> {
-        let needs = refused.needs;
-        self.note(refused.of("steps of prompts beside those of single tokens"));
+    fn again(&mut self, token: &Token<'a>, refused: Failure) -> Result<Option<Token<'a>>, Failure> {
+        let needs = refused.needs();
+        self.note(refused.at("steps of prompts beside those of single tokens"));
         let Some(needs) = needs else { return Ok(None) };
         self.note_both(needs, token);
         let Some(part) = PARTS.get(token.rounds).filter(|_| self.again < AGAIN) else { return Ok(None) };
@@ -164,7 +140,7 @@ impl<'a> Fitting<'a> {
             Err(refused) => {
                 // Prompts need the rest too.
                 let token = Token { arena: arena.saturating_add(missing - less.min(missing)), ..token };
-                let needs = refused.needs.map(|needs| needs.saturating_add(token.arena - arena));
+                let needs = refused.needs().map(|needs| needs.saturating_add(token.arena - arena));
                 needs.into_iter().for_each(|needs| self.note_both(needs, &token));
                 Ok(None)
             }
@@ -177,8 +153,8 @@ impl<'a> Fitting<'a> {
         Ok(held(generation)? > self.wanted.capacity / 100 * NEARLY)
     }
 
-    fn note(&mut self, refused: Refused) {
-        let needs = |it: &Refused| it.needs.unwrap_or(u64::MAX);
+    fn note(&mut self, refused: Failure) {
+        let needs = |it: &Failure| it.needs().unwrap_or(u64::MAX);
         if self.refused.as_ref().is_none_or(|before| needs(&refused) < needs(before)) {
             self.refused = Some(refused);
         }
@@ -213,7 +189,7 @@ impl<'a> Fitting<'a> {
                 }
             }
         }
-        self.refused.map_or_else(none, |it| it.failure)
+        self.refused.unwrap_or_else(none)
     }
 }
 
@@ -233,7 +209,7 @@ fn plan_of(
     (mesh, layout, rules): (&Mesh, &Layout, Option<&Rules>),
     beside: Beside,
     wanted: &Wanted<'_>,
-) -> Result<Plan, Refused> {
+) -> Result<Plan, Failure> {
     let layouts = parts(cache, &step.prepared.graph);
     let layouts = layouts
         .into_iter()
@@ -243,8 +219,7 @@ fn plan_of(
     let target = Target { machine, mesh, capacity, steps, live: Live::ONE, rules };
     let prices = pipeline::prices(&target)?;
     let plan = pipeline::planned(&step.prepared, &step.header, &target, &prices);
-    let plan =
-        plan.map_err(|error| Refused { needs: error.needs(), failure: pipeline::refusal(&target, &error) })?;
+    let plan = plan.map_err(|error| pipeline::refusal(&target, &error))?;
     plan::check(&plan).map_err(|error| Failure::internal("plan", error))?;
     Ok(plan)
 }
@@ -255,7 +230,7 @@ fn planned_again<'a>(
     decode: &mut Step,
     token: &Token<'a>,
     wanted: &Wanted<'_>,
-) -> Result<Token<'a>, Refused> {
+) -> Result<Token<'a>, Failure> {
     let on = (&token.plan.mesh, &token.layout, token.rules);
     let plan = plan_of(cache, decode, on, Beside::of_steps(token.arena), wanted)?;
     Ok(Token { plan, ..token.clone() })
@@ -267,7 +242,7 @@ fn pair(
     prefill: &mut Step,
     token: &Token<'_>,
     wanted: &Wanted<'_>,
-) -> Result<Generation, Refused> {
+) -> Result<Generation, Failure> {
     let Least { resident, arena } = least(&token.plan)?;
     // Of inputs each step has its own, in one place; of those of prompts the cache is known.
     let cached = found(cache, &prefill.prepared.graph, &token.layout, &token.plan.mesh);

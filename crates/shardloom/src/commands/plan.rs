@@ -133,7 +133,7 @@ fn of_one_mesh(
         match compile::planned(&prepared, imported, machine, &wanted, observe, progress) {
             Ok(chosen) => return Ok(Ok((prepared, chosen))),
             // What computes more again may fit.
-            Err(Failure::Input(_)) if number + 1 < offered.len() => {}
+            Err(failure) if failure.is_refusal() && number + 1 < offered.len() => {}
             Err(failure) => return Err(failure),
         }
     }

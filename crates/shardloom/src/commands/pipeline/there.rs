@@ -6,7 +6,6 @@ use ::schedule::Kind;
 use ::score::space::{Best, Choice};
 use ::score::told::Expected;
 use autoparallel::cluster::{Answer, Pins};
-use autoparallel::target::does_not_fit;
 use cost_models::cluster::Cluster;
 use cost_models::quantity;
 use cost_models::units::exact;
@@ -161,7 +160,7 @@ impl Asked<'_> {
                 break;
             }
             let answer = self.planned(&strategy);
-            let is_too_large = answer.as_ref().is_err_and(does_not_fit);
+            let is_too_large = answer.as_ref().is_err_and(|refused| refused.needs().is_some());
             if let Some(why) = answer.as_ref().err().filter(|_| is_too_large) {
                 let held = predict::memory::words(held);
                 too_large.push(format!("{}, which holds {held} there: {why}", strategy.in_words()));
@@ -317,7 +316,7 @@ fn any(pins: &Pins, devices: u64, examples: u64) -> Pins {
 fn unless_refused(answer: Result<Answer, Failure>) -> Result<Option<Answer>, Failure> {
     match answer {
         Ok(answer) => Ok(Some(answer)),
-        Err(Failure::Input(_) | Failure::Usage(_)) => Ok(None),
+        Err(failure) if failure.is_refusal() || matches!(failure, Failure::Usage(_)) => Ok(None),
         Err(failure) => Err(failure),
     }
 }
