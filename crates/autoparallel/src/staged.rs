@@ -13,7 +13,7 @@ mod short; // which stages have to do with less
 mod travelling; // the same stages by another schedule, crossing in another way
 
 use std::collections::BTreeMap;
-use std::sync::{Arc, Mutex};
+use std::sync::Mutex;
 
 use cost_models::cluster::Cluster;
 use files::model_file::ModelFile;
@@ -311,10 +311,7 @@ fn ordered(
 }
 
 /// How often stages are planned again with less memory.
-const ROUNDS: usize = 6;
-
-/// How often others of their groups have less instead of stages that cannot.
-const OTHERS: usize = 12;
+const ROUNDS: usize = 12;
 
 /// The pipeline of these stages. What their programs need between values, and the other stages of a
 /// group, come on top of what a stage's plan counts: where a group does not fit, its stages are planned
@@ -351,7 +348,7 @@ fn made(
     let whole: Vec<u64> = on.iter().map(|place| wanted.capacity(place.kind)).collect();
     let mut capacities = whole.clone();
     // What groups have too little of, and which stages cannot do with less than they have.
-    let (mut short, mut others) = (Short::new(count), 0);
+    let mut short = Short::new(count);
     let prepared: BTreeMap<usize, Prepared> = (0..count)
         .filter(|&it| alike[it] == it)
         .map(|form| Ok((form, step.prepared(form, wanted.fixed)?)))
@@ -374,44 +371,35 @@ fn made(
     let forms: BTreeMap<usize, Plans<'_>> =
         forms.iter().map(|(&form, make)| (form, Plans::new(make, common.beside()))).collect();
     let networks = Networks::of(wanted.cluster)?;
-    let mut refused = None;
     // The fastest that fits; and what does, though what its plans count on having ahead of its use comes late.
-    let (mut best, mut late): (Option<Pipeline>, Option<Pipeline>) = (None, None);
-    let mut round = 0;
-    while round < ROUNDS && others <= OTHERS {
+    let (mut best, mut late, mut refused): (Option<Pipeline>, Option<Pipeline>, _) = (None, None, None);
+    for _ in 0..ROUNDS {
         say(format!("planning {count} stages of {} kinds", forms.len()).into());
         let of_form = |(&form, plans): (&usize, &Plans<'_>)| {
             let stages: Vec<usize> = (0..count).filter(|&it| alike[it] == form).collect();
-            let rooms = stages.iter().map(|&it| Room { capacity: capacities[it], live: live[it] });
-            let plans = plans.serving(&rooms.collect::<Vec<_>>())?;
+            let room = |&it: &usize| Room { capacity: capacities[it], live: live[it] };
+            let plans = plans.serving(&stages.iter().map(room).collect::<Vec<_>>())?;
             Ok(stages.into_iter().zip(plans).collect::<Vec<_>>())
         };
         let made: Result<Vec<Vec<_>>, Failure> = forms.par_iter().map(of_form).collect();
-        let (mut plans, mut failed) = (BTreeMap::<usize, Arc<Plan>>::new(), Vec::new());
+        let (mut plans, mut failed) = (BTreeMap::new(), Vec::new());
         for (stage, made) in made?.into_iter().flatten() {
             match made {
                 Ok(plan) => _ = plans.insert(stage, plan),
                 Err(failure) => failed.push((stage, failure)),
             }
         }
+        if !failed.is_empty() && (best.is_some() || late.is_some()) {
+            break;
+        }
         if !failed.is_empty() {
-            if best.is_some() || late.is_some() {
-                break;
-            }
             // Other stages of the group may have what these do not.
-            let mut can = true;
-            for (stage, failure) in &failed {
-                let needs = failure.needs().unwrap_or(u64::MAX);
-                can &= short.cannot(*stage, capacities[*stage], needs);
+            let needs = failed.iter().map(|(stage, failure)| (*stage, failure.needs().unwrap_or(u64::MAX)));
+            if !short.others(needs, &mut capacities) {
+                return Err(refused.unwrap_or_else(|| failed.swap_remove(0).1));
             }
-            let (_, failure) = failed.swap_remove(0);
-            if !can || !short.give(&mut capacities) {
-                return Err(refused.unwrap_or(failure));
-            }
-            (others, refused) = (others + 1, refused.or(Some(failure)));
             continue;
         }
-        round += 1;
         let Derived { stages: derived, recipe } = &*step.derived(plans.values(), &alike)?;
         let mut planned: Vec<Stage> = Vec::new();
         for (number, (step, plan)) in derived.stages.iter().zip(plans.values()).enumerate() {
@@ -422,16 +410,15 @@ fn made(
             let plan = Plan { graph, recipe: Some(recipe.clone()), ..Plan::clone(plan) };
             planned.push(Stage { first_block: first[number], first_device, adapters, plan });
         }
-        let (pipeline, least) =
-            assembled(planned, &derived.crossings, recipe, (wanted, &networks), &schedule)?;
+        let of = (wanted, &networks);
+        let (pipeline, least) = assembled(planned, &derived.crossings, recipe, of, &schedule)?;
         let takes = |group: usize| {
             let of_group = plans.values().zip(&live).enumerate().filter(|it| pipeline.group(it.0) == group);
             let early = of_group.map(|(_, (plan, &live))| search::early(plan, live)).max().unwrap_or(0);
             held(&pipeline.memory[group]).max(least[group].saturating_add(early))
         };
-        let beyond: Vec<u64> = (0..pipeline.memory.len())
-            .map(|group| takes(group).saturating_sub(pipeline.capacity_of(group)))
-            .collect();
+        let beyond = |group: usize| takes(group).saturating_sub(pipeline.capacity_of(group));
+        let beyond: Vec<u64> = (0..pipeline.memory.len()).map(beyond).collect();
         match placed::fits(&pipeline) {
             Ok(()) if beyond.iter().all(|&it| it == 0) => {
                 best = best.filter(|it| it.seconds() <= pipeline.seconds()).or(Some(pipeline));

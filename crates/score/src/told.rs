@@ -11,7 +11,7 @@ use cost_models::estimate::Estimate;
 use cost_models::machine::Machine;
 use plan::Scaling;
 use planner_ir::{DType, Op, Optimizer};
-use predict::cluster::Links;
+use predict::cluster::{ClusterError, Links};
 use predict::config;
 use predict::framework::Framework;
 use predict::kinds::{self, Kind, kinds};
@@ -44,7 +44,8 @@ pub struct Expected {
 }
 
 impl Expected {
-    /// The fastest setup that fits of those that the framework runs and a plan can be, by its figures: of allowed ones.
+    /// The fastest setup that fits of those that the framework runs and a plan can be, by its figures: of allowed ones, and
+    /// of those that differ in the parts of stages alone, and hardly in time, the one that has fewest.
     /// Devices hold no more than `most` (bytes).
     pub fn fastest(&self, (allowed, most): (&dyn Fn(&Choice) -> bool, f64)) -> Result<Best, String> {
         let Setup { model, .. } = &self.setup;
@@ -70,7 +71,10 @@ impl Expected {
             experts && reached && again.contains(&it.recompute) && allowed(it)
         };
         let search = Search { base: &self.setup, kinds: &self.kinds };
-        search.best(&space, (&can_be, most)).map_err(|error| error.to_string())
+        let told = |error: ClusterError| error.to_string();
+        let best = search.best(&space, (&can_be, most)).map_err(told)?;
+        let found = best.found.map(|found| search.in_fewer_parts(found, (&can_be, most)).map_err(told));
+        Ok(Best { found: found.transpose()?, ..best })
     }
 }
 

@@ -173,3 +173,29 @@ fn little_memory_is_used_well() {
         assert!(works(&["check", &path]).contains("byte for byte"));
     }
 }
+
+/// Stages of a group share what it has, each as much as it can do without less: an interleaved pipeline has a plan wherever its
+/// stages keep what is gathered again instead, and takes the longer for it the less memory there is.
+#[test]
+fn stages_of_a_group_share_its_memory() {
+    let folder = Folder::new("memory-chunks");
+    let config = root().join("tests/configs/llama3_8b.json").display().to_string();
+    let path = folder.path("p.json");
+    let step = ["--mode", "train", "--loss", "loss", "--dim", "sequence=4096", "--global-batch", "64"];
+    let pins = ["tp=4", "pp=2", "chunks=4", "microbatches=32", "recompute=none"];
+    let pins: Vec<&str> = pins.iter().flat_map(|pin| ["--pin", pin]).collect();
+    let target = ["--machine", "h100-80g-8x", "--stages", "auto", "--memory"];
+    let mut before = f64::INFINITY;
+    for memory in first(2, &["36GB", "38GB", "40GB", "60GB"]) {
+        let said = json(&[&["plan", &config, "-o", &path], &step[..], &pins, &target, &[*memory]].concat());
+        let seconds = said["seconds"].as_f64().unwrap();
+        assert!(seconds < before.min(3.86), "{seconds} s with {memory}, {before} with less");
+        before = seconds;
+        assert!(works(&["check", &path]).contains("byte for byte"));
+    }
+    // What is said to come nearest needs more than there is.
+    let message = fails(2, &[&["plan", &config, "-o", &path], &step[..], &pins, &target, &["25GB"]].concat());
+    let (_, needs) = message.split_once("comes nearest with about ").unwrap();
+    let needs: f64 = needs.split_once(" GB").unwrap().0.parse().unwrap();
+    assert!(needs > 25.0, "{message}");
+}

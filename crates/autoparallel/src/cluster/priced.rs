@@ -110,7 +110,7 @@ impl Asked<'_> {
             let (plan, part) = match made? {
                 Ok(planned) => planned,
                 Err(needs) => {
-                    self.note(number, needs.map(|it| it.div_ceil(count)));
+                    self.note(number, needs);
                     break;
                 }
             };
@@ -148,7 +148,8 @@ impl Asked<'_> {
     }
 
     /// A plan of all blocks with what there is of memory while so many micro-batches are under way, in which stages fit
-    /// that are as those of other plans. In one group once more where sums of its blocks say more than it does.
+    /// that are as those of other plans; or what a device needs at least of the fullest stage, as far as is known (bytes).
+    /// In one group once more where sums of its blocks say more than it does.
     pub(super) fn tighter(
         &self,
         (setup, step): (&Setup, &WholeStep),
@@ -158,7 +159,13 @@ impl Asked<'_> {
     ) -> Result<Planned, Failure> {
         let wanted = among.tight(setup, &schedules(self.question, setup), (live, demand));
         let made = part(self.question, setup, step, Space::Of(wanted, live), after)?;
-        let Ok((_, tight)) = &made else { return Ok(made) };
+        let (_, tight) = match &made {
+            Ok(made) => made,
+            Err(needs) => {
+                let of_device = |needs: u64| whole_bytes(exact(among.room) / exact(wanted) * exact(needs)).0;
+                return Ok(Err(needs.map(of_device)));
+            }
+        };
         let held = together(&tight.blocks).held(Live::of(live));
         if held <= wanted || setup.groups > 1 {
             return Ok(made);

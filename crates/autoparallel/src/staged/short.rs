@@ -47,7 +47,7 @@ impl Short {
         had: &[u64],
     ) {
         let (had, needs) = (had.to_vec(), std::mem::take(&mut self.needs));
-        *self = Self { beyond, groups, counted, alone, had, needs, spare: self.spare };
+        *self = Self { beyond, groups, counted, alone, had, needs, ..*self };
     }
 
     /// Stages of groups that hold too much have less, and a little more: each of what it counts and can do without. False
@@ -88,9 +88,19 @@ impl Short {
         beyond <= together && own.iter().all(|&it| self.alone[it] <= self.free(it))
     }
 
-    /// Where a stage cannot be planned with what it was given, and needs so much, as far as is known (bytes): others of its
-    /// group are to give what it does not. False where it was given all it had.
-    pub(super) fn cannot(&mut self, stage: usize, given: u64, needs: u64) -> bool {
+    /// Where stages cannot be planned with what they were given, and need so much, as far as is known (bytes), others of
+    /// their groups have less. False where those cannot either.
+    pub(super) fn others(
+        &mut self,
+        failed: impl IntoIterator<Item = (usize, u64)>,
+        capacities: &mut [u64],
+    ) -> bool {
+        let less = |all, (stage, needs): (usize, u64)| self.cannot(stage, capacities[stage], needs) && all;
+        failed.into_iter().fold(true, less) && self.give(capacities)
+    }
+
+    /// A stage needs so much, as far as is known, and not what it was given (bytes). False where it was given all it had.
+    fn cannot(&mut self, stage: usize, given: u64, needs: u64) -> bool {
         let had = self.had[stage].min(self.counted[stage]);
         // What is near what is needed may be hard to find.
         let needs = needs.max(given).saturating_add(self.counted[stage] / LEAST);
@@ -123,19 +133,15 @@ mod tests {
         let mut short = short();
         let mut capacities = vec![507, 1000, 169, 1000];
         // It can give 17 only: 600 without 580 and a two-hundredth of it.
-        assert!(short.cannot(0, 507, 580));
-        assert!(short.give(&mut capacities));
+        assert!(short.others([(0, 580)], &mut capacities));
         assert_eq!(capacities, [600 - 9, 1000, 200 - 115, 1000]);
         // Less than a quarter more is there, and less than is missing.
-        assert!(short.cannot(2, 85, 90));
-        assert!(short.give(&mut capacities));
-        assert_eq!(capacities, [600 - 17, 1000, 200 - 109, 1000]);
-        assert!(short.cannot(2, 91, 110));
-        assert!(short.give(&mut capacities.clone()), "106 are there");
-        assert!(short.cannot(2, 91, 118));
-        assert!(!short.give(&mut capacities), "98 are there");
+        assert!(short.others([(2, 90)], &mut capacities));
+        assert_eq!(capacities, [600 - 16, 1000, 200 - 108, 1000]);
+        assert!(short.others([(2, 110)], &mut capacities.clone()), "106 are there");
+        assert!(!short.others([(2, 118)], &mut capacities), "98 are there");
         // A stage that was given nothing less is not what fails.
-        assert!(!Short::new(2).cannot(0, 1, 2));
+        assert!(!Short::new(2).others([(0, 2)], &mut [1, 1]));
     }
 
     #[test]

@@ -17,6 +17,9 @@ const KEYS: usize = 2;
 /// How many changes are told.
 const TOLD: usize = 3;
 
+/// How many times as long takes hardly longer.
+const HARDLY: f64 = 1.005;
+
 /// Where setups are priced.
 #[derive(Clone, Debug)]
 pub struct Search<'a> {
@@ -166,6 +169,27 @@ impl Search<'_> {
         Ok(best)
     }
 
+    /// The same setup in as few parts of stages as take hardly longer, which is less than figures can tell: of those that
+    /// are allowed, and hold no more than `most` (bytes).
+    pub fn in_fewer_parts(
+        &self,
+        found: Priced,
+        (allowed, most): (&dyn Fn(&Choice) -> bool, f64),
+    ) -> Result<Priced, ClusterError> {
+        for vpp in 2..found.choice.vpp {
+            let choice = Choice { vpp, ..found.choice };
+            if allowed(&choice)
+                && let Some(fewer) = self.priced(choice)?
+                && fewer.fits
+                && fewer.held <= most
+                && fewer.seconds <= found.seconds * HARDLY
+            {
+                return Ok(fewer);
+            }
+        }
+        Ok(found)
+    }
+
     /// The changes of one key or two that help most: those that make the step shortest, and where it does not fit,
     /// make it fit. No two of them are about the same keys, and none is a part of another.
     pub fn changes(&self, space: &Space, now: &Priced) -> Result<Vec<Change>, ClusterError> {
@@ -225,3 +249,6 @@ fn own(keys: &[Key]) -> Vec<&'static str> {
     let has_stages = keys.iter().any(|key| key.name == STAGES);
     keys.iter().map(|key| key.name).filter(|name| *name != LAYERS || !has_stages).collect()
 }
+
+#[cfg(test)]
+mod tests;
