@@ -1,5 +1,7 @@
 //! What a device's memory is for.
 
+use std::ops::Range;
+
 use plan::{Holding, Plan};
 use planner_ir::{Phase, Source, StateKind};
 
@@ -87,7 +89,8 @@ pub fn memory(plan: &Plan) -> Result<Vec<Holding>, LowerError> {
     for storage in at_rest {
         bytes[at_rest_for(storage.kind) as usize] += storage.bytes;
     }
-    for (storage, lifetime) in at_the_fullest(&program, lifetimes) {
+    let all = 0..program.instructions.len() + 1;
+    for (storage, lifetime) in at_the_fullest(&program, lifetimes, all) {
         bytes[made_for(plan, &program, storage, lifetime) as usize] += program.storages[storage].bytes;
     }
     bytes[Use::Packing as usize] = program.resident + program.arena - bytes.iter().sum::<u64>();
@@ -137,8 +140,12 @@ pub(crate) fn name_at_rest(kind: Kind) -> &'static str {
     at_rest_for(kind).name()
 }
 
-/// The storages that live when most does.
-pub(crate) fn at_the_fullest(program: &Program, lifetimes: Vec<Option<Lifetime>>) -> Vec<(usize, Lifetime)> {
+/// The storages that live when most does, at one of these moments.
+pub(crate) fn at_the_fullest(
+    program: &Program,
+    lifetimes: Vec<Option<Lifetime>>,
+    moments: Range<usize>,
+) -> Vec<(usize, Lifetime)> {
     let lives: Vec<(usize, Lifetime)> =
         lifetimes.into_iter().enumerate().filter_map(|(it, life)| Some((it, life?))).collect();
     let mut comes = vec![0; program.instructions.len() + 2];
@@ -151,7 +158,7 @@ pub(crate) fn at_the_fullest(program: &Program, lifetimes: Vec<Option<Lifetime>>
     let (mut now, mut most, mut fullest) = (0, 0, 0);
     for (moment, (comes, goes)) in comes.into_iter().zip(goes).enumerate() {
         now = now + comes - goes;
-        if now > most {
+        if now > most && moments.contains(&moment) {
             (most, fullest) = (now, moment);
         }
     }

@@ -319,7 +319,8 @@ fn holdings(Placed { program, lifetimes, .. }: Placed) -> Vec<Holding> {
         }
     }
     let (crosses, kept) = (crossing_storages(&program), rings::kept(&program));
-    for (number, _) in at_the_fullest(&program, lifetimes) {
+    // The update has room that micro-batches had.
+    for (number, _) in at_the_fullest(&program, lifetimes, program.repetition()) {
         if kept[number] {
             add(if crosses[number] { "communication" } else { "activations" }, bytes(number));
             rest = rest.saturating_sub(bytes(number));

@@ -260,7 +260,9 @@ fn orders_of_work_are_read_beside_a_configuration_of_torchtitan() {
 #[test]
 fn bridge_is_megatron_by_other_names() {
     let text = "model:\n  num_layers: 32\n  hidden_size: 4096\n  num_attention_heads: 32\n  seq_length: 8192\n  \
-                gated_linear_unit: true\n  recompute_modules: [core_attn]\n  recompute_granularity: selective\n  \
+                gated_linear_unit: true\n  softmax_type: learnable\n  glu_linear_offset: 1.0\n  \
+                activation_func_clamp_value: 7.0\n  window_size: [127, 0]\n  window_attn_skip_freq: [1, 0]\n  \
+                recompute_modules: [core_attn]\n  recompute_granularity: selective\n  \
                 share_embeddings_and_output_weights: false\ntrain:\n  micro_batch_size: 1\n  global_batch_size: 16\n\
                 optimizer:\n  lr: 1\nddp:\n  use_distributed_optimizer: true\nmixed_precision: bf16_mixed\nodd: 1\n";
     let beside = Beside { devices: Some(16), ..Beside::default() };
@@ -269,7 +271,13 @@ fn bridge_is_megatron_by_other_names() {
     assert_eq!(read.keys["recompute_granularity"], "selective".into());
     assert_eq!(read.keys["swiglu"], true.into());
     assert_eq!(read.strange, ["odd: 1"]);
-    assert_eq!(read.harmless, ["optimizer.lr: 1"]);
+    let model = ["softmax_type: \"learnable\"", "glu_linear_offset: 1.0", "activation_func_clamp_value: 7.0"];
+    let model = model.map(|it| format!("model.{it}"));
+    assert!(model.iter().all(|it| read.harmless.contains(it)), "{:?}", read.harmless);
+    assert!(read.harmless.contains(&"optimizer.lr: 1".to_owned()) && read.harmless.len() == 4);
+    let windows: Vec<&str> =
+        read.taken.iter().map(|it| &it.0[..]).filter(|it| it.contains("window")).collect();
+    assert_eq!(windows, ["model.window_attn_skip_freq: [1,0]", "model.window_size: [127,0]"]);
 }
 
 /// DeepSeek V3 by its `config.json`, and as a script of Megatron-LM writes it: one setup, and none that says otherwise.

@@ -104,13 +104,12 @@ impl Expected {
         };
         let seconds = quantity::seconds(expected.time.total().0);
         let bars = expected.error.map_or_else(String::new, |it| format!(", give or take {it:.1} %"));
-        let mut lines = vec![format!("expected   {seconds} for a step by the figures of {title}{bars}")];
+        let mut lines = vec![format!("expected   {seconds} for a step on {title}, by its figures{bars}")];
         let indented = rate.iter().flat_map(Throughput::lines);
         lines.extend(indented.map(|(about, words)| format!("  {about:<9}{words}")));
-        if !expected.fits {
-            let (held, room) = (predict::memory::words(expected.held), predict::memory::words(expected.room));
-            lines.push(format!("  memory   {held} of {room} there: it does not fit by these figures"));
-        }
+        let (held, room) = (predict::memory::words(expected.held), predict::memory::words(expected.room));
+        let fits = if expected.fits { "" } else { ": it does not fit by these figures" };
+        lines.push(format!("  memory   {held} of {room} there{fits}"));
         lines
     }
 
