@@ -116,7 +116,7 @@ impl Of {
         let step = train::step(blocks, recipe)?;
         match self {
             Self::Whole => Ok(step),
-            Self::Stage { first, number, .. } => Ok(train::stages(&step, first)?.stages.swap_remove(*number)),
+            Self::Stage { first, number, .. } => train::stage(&step, first, *number),
         }
     }
 

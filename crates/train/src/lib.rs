@@ -42,7 +42,7 @@ pub use derived::Step;
 pub use forward::forward;
 pub use keep::{Costs, Keeping, keepings};
 pub use roles::{Because, Declared, Found, Known, Trained, may_be_parameter, roles};
-pub use stages::{Crossing, Stages, stages};
+pub use stages::{Crossing, Stages, stage, stages};
 pub use step::step;
 pub use tie::tied;
 

@@ -13,10 +13,11 @@
 //! cross once in a step, and all make the same update. What the step returns, every stage returns:
 //! each sees whether it is finite.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use planner_ir::{
-    Binary, CROSSING, Carried, Graph, NodeId, Op, Output, Phase, Source, State, Training, Value, ValueId,
+    Binary, CROSSING, Carried, Graph, NodeId, Op, Output, Phase, Source, State, Training, Type, Value,
+    ValueId,
 };
 
 use crate::TrainError;
@@ -45,12 +46,21 @@ pub struct Crossing {
 
 /// The stages of a step, each from the block of this number to the next one's.
 pub fn stages(step: &Step, first: &[usize]) -> Result<Stages, TrainError> {
+    Ok(cut(step, first, None)?.finished())
+}
+
+/// One of them, without the others: found sooner than all.
+pub fn stage(step: &Step, first: &[usize], number: usize) -> Result<Step, TrainError> {
+    Ok(cut(step, first, Some(number))?.finished().stages.remove(0))
+}
+
+fn cut<'a>(step: &'a Step, first: &[usize], only: Option<usize>) -> Result<Cutter<'a>, TrainError> {
     let blocks = step.homes.iter().max().map_or(0, |last| last + 1);
     let ascends = first.windows(2).all(|pair| pair[0] < pair[1]);
     if first.first() != Some(&0) || !ascends || first.last() >= Some(&blocks) {
         return Err(TrainError::Stages(first.to_vec(), blocks));
     }
-    let mut cutter = Cutter::new(step, first);
+    let mut cutter = Cutter::new(step, first, only);
     for node in step.graph.node_ids() {
         if step.graph.node(node).phase != Phase::Update {
             cutter.micro_batch(node);
@@ -61,7 +71,7 @@ pub fn stages(step: &Step, first: &[usize]) -> Result<Stages, TrainError> {
     }
     cutter.outputs();
     cutter.carry();
-    Ok(cutter.finished())
+    Ok(cutter)
 }
 
 /// What crosses.
@@ -73,14 +83,17 @@ enum Crosses {
     Partial(usize, ValueId),
 }
 
-/// A stage as it is emitted.
+/// A stage as it is emitted; of one that nobody asks for, what is there and nothing of it.
 #[derive(Default)]
-struct Part {
+struct Part<'a> {
+    is_asked: bool,
     graph: Graph,
     homes: Vec<usize>,
     forward: Vec<Option<NodeId>>,
     /// The values of the step that are there.
     values: BTreeMap<ValueId, ValueId>,
+    /// The names of the states that are.
+    states: BTreeSet<&'a str>,
     /// The operations of the step that are there.
     nodes: BTreeMap<NodeId, NodeId>,
     /// The inputs that are crossings.
@@ -90,6 +103,16 @@ struct Part {
     /// For each summed state of the step, the sum over all stages.
     totals: BTreeMap<ValueId, ValueId>,
 }
+
+impl Part<'_> {
+    /// A value that no operation makes.
+    fn push_value(&mut self, type_: &Type, source: &Source) -> ValueId {
+        if self.is_asked { self.graph.push_value(type_.clone(), source.clone()) } else { NONE }
+    }
+}
+
+/// A value of a stage that nobody asks for.
+const NONE: ValueId = ValueId(0);
 
 struct Cutter<'a> {
     step: &'a Step,
@@ -103,15 +126,18 @@ struct Cutter<'a> {
     addends: BTreeMap<ValueId, Vec<usize>>,
     /// For each operation of the update, the parameter whose new states alone it leads to.
     owners: Vec<Option<&'a str>>,
-    parts: Vec<Part>,
+    parts: Vec<Part<'a>>,
     crossings: BTreeMap<Crosses, Crossing>,
 }
 
 impl<'a> Cutter<'a> {
-    fn new(step: &'a Step, first: &[usize]) -> Self {
+    fn new(step: &'a Step, first: &[usize], only: Option<usize>) -> Self {
         let stage = |home: &usize| first.partition_point(|start| start <= home).saturating_sub(1);
-        let part =
-            || Part { graph: Graph { name: step.graph.name.clone(), ..Graph::default() }, ..Part::default() };
+        let part = |number: usize| Part {
+            is_asked: only.is_none_or(|only| only == number),
+            graph: Graph { name: step.graph.name.clone(), ..Graph::default() },
+            ..Part::default()
+        };
         Self {
             step,
             stage: step.homes.iter().map(stage).collect(),
@@ -119,7 +145,7 @@ impl<'a> Cutter<'a> {
             sum_of: step.graph.sums(),
             addends: BTreeMap::new(),
             owners: owners(&step.graph),
-            parts: first.iter().map(|_| part()).collect(),
+            parts: (0..first.len()).map(part).collect(),
             crossings: BTreeMap::new(),
         }
     }
@@ -179,14 +205,8 @@ impl<'a> Cutter<'a> {
     /// every stage that uses it.
     fn update(&mut self, node: NodeId) {
         let of = self.owners[node.0];
-        let uses = |part: &Part| {
-            let states = part.graph.values.iter().filter_map(|value| match &value.source {
-                Source::State(state) => Some(&*state.name),
-                _ => None,
-            });
-            of.is_some() && states.into_iter().any(|name| Some(name) == of)
-        };
-        let users: Vec<usize> = (0..self.parts.len()).filter(|&stage| uses(&self.parts[stage])).collect();
+        let uses = |stage: &usize| of.is_some_and(|name| self.parts[*stage].states.contains(name));
+        let users: Vec<usize> = (0..self.parts.len()).filter(uses).collect();
         let stages = if users.is_empty() { vec![self.stage[node.0]] } else { users };
         for stage in stages {
             let operands = self.whole().node(node).operands.iter();
@@ -198,6 +218,9 @@ impl<'a> Cutter<'a> {
     fn emit(&mut self, stage: usize, node: NodeId, operands: Vec<ValueId>) {
         let (whole, part) = (self.whole(), &mut self.parts[stage]);
         let it = whole.node(node);
+        if !part.is_asked {
+            return part.values.extend(it.results.iter().map(|&result| (result, NONE)));
+        }
         let types = whole.types_of(&it.results);
         let results = part.graph.push_node_in(it.phase, it.op.clone(), operands, types, it.origin.clone());
         part.nodes.insert(node, NodeId(part.homes.len()));
@@ -244,9 +267,17 @@ impl<'a> Cutter<'a> {
 
     /// A value that no operation makes, in a stage.
     fn at_rest(&mut self, stage: usize, value: ValueId) -> ValueId {
-        let Value { type_, source } = self.whole().value(value).clone();
-        let part = &mut self.parts[stage];
-        *part.values.entry(value).or_insert_with(|| part.graph.push_value(type_, source))
+        let (whole, part) = (self.whole(), &mut self.parts[stage]);
+        if let Some(&local) = part.values.get(&value) {
+            return local;
+        }
+        let Value { type_, source } = whole.value(value);
+        if let Source::State(state) = source {
+            part.states.insert(&state.name);
+        }
+        let local = part.push_value(type_, source);
+        part.values.insert(value, local);
+        local
     }
 
     /// What another stage makes, in a stage.
@@ -266,8 +297,7 @@ impl<'a> Cutter<'a> {
         let crossing = crossing.or_insert_with(|| Crossing { name: name(number), from, to: Vec::new() });
         crossing.to.push(stage);
         let source = Source::Input(crossing.name.clone());
-        let type_ = self.whole().type_of(value).clone();
-        let local = self.parts[stage].graph.push_value(type_, source);
+        let local = self.parts[stage].push_value(self.step.graph.type_of(value), &source);
         self.parts[stage].crossed.insert(what, local);
         local
     }
@@ -297,6 +327,9 @@ impl<'a> Cutter<'a> {
 
     fn add(&mut self, stage: usize, state: ValueId, addends: [ValueId; 2]) -> ValueId {
         let whole = self.whole();
+        if !self.parts[stage].is_asked {
+            return NONE;
+        }
         let types = vec![whole.type_of(state).clone()];
         let name = state_of(whole, state).map_or(String::new(), |it| it.name.clone());
         let home = self.stage.iter().position(|&it| it == stage).map_or(0, |node| self.step.homes[node]);
@@ -320,7 +353,7 @@ impl<'a> Cutter<'a> {
     fn carry(&mut self) {
         let whole = self.whole();
         let Some(training) = &whole.training else { return };
-        for part in &mut self.parts {
+        for part in self.parts.iter_mut().filter(|it| it.is_asked) {
             let mut carried = Vec::new();
             for &Carried { state, next } in &training.carried {
                 let Some(&local) = part.values.get(&state) else { continue };
@@ -347,7 +380,7 @@ impl<'a> Cutter<'a> {
             part.graph.outputs.push(Output { name: name.clone(), value });
         }
         let made = &self.step.made;
-        let stage = |part: Part| {
+        let stage = |part: Part<'_>| {
             let Part { graph, homes, forward, nodes, .. } = &part;
             let (step, places) = Emitted { graph, homes, forward }.pruned();
             let own = |it: &Option<NodeId>| nodes.get(&(*it)?).and_then(|it| places[it.0]);
@@ -355,7 +388,7 @@ impl<'a> Cutter<'a> {
         };
         let mut crossings: Vec<Crossing> = crossings.into_iter().map(|(_, it)| it).collect();
         crossings.iter_mut().for_each(|it| it.to.sort_unstable());
-        Stages { stages: self.parts.into_iter().map(stage).collect(), crossings }
+        Stages { stages: self.parts.into_iter().filter(|it| it.is_asked).map(stage).collect(), crossings }
     }
 }
 

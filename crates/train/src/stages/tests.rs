@@ -11,7 +11,7 @@ use planner_ir::{
 
 use rewrite::{Blocks, Segment};
 
-use super::{Stages, stages};
+use super::{Stages, stage, stages};
 use crate::{LOSS, NORM, ROUNDING, Step, TrainError, forward, step};
 
 const LAYERS: usize = 3;
@@ -93,7 +93,11 @@ fn every(mut check: impl FnMut(&Step, &[usize], &Stages)) {
         let (step, blocks) = whole(&again, clip, precision);
         assert!(blocks > LAYERS, "{blocks} blocks");
         for first in cuts(blocks) {
-            check(&step, &first, &stages(&step, &first).unwrap());
+            let all = stages(&step, &first).unwrap();
+            for (number, own) in all.stages.iter().enumerate() {
+                assert_eq!(stage(&step, &first, number).as_ref(), Ok(own), "{first:?}, {number}");
+            }
+            check(&step, &first, &all);
         }
     }
 }
