@@ -53,8 +53,11 @@ impl Short {
     /// Stages of groups that hold too much have less, and a little more: each of what it counts and can do without. False
     /// where they cannot do with so little.
     pub(super) fn give(&self, capacities: &mut [u64]) -> bool {
-        let groups = (0..self.beyond.len()).map(|group| self.give_of(group, capacities));
-        groups.fold(true, |all, given| all && given)
+        let mut can = true;
+        for group in 0..self.beyond.len() {
+            can &= self.give_of(group, capacities);
+        }
+        can
     }
 
     /// Stages that were given less, and fit, are given a little more again. False where they were, or had all.
