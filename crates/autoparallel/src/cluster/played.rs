@@ -165,8 +165,8 @@ pub(super) fn fullest(blocks: &[BlockCost], setup: &Setup, (kind, chunks): (Kind
     let schedule = kind.schedule(setup.groups, chunks, count).ok()?;
     let verified = verify(schedule, stages, count).ok()?;
     let steps = (exact(setup.micro_batches), verified.schedule().splits_backward);
-    let first = cuts(&[blocks], &verified, &under_way(&verified), steps, u64::MAX).into_iter().next()?;
-    let costs = stages_of(blocks, &first);
+    let live: Vec<Live> = under_way(&verified).into_iter().map(without_apart).collect();
+    let costs = stages_of(blocks, &cut(&[blocks], &live, stages, steps, u64::MAX)?);
     let of_group = |(group, live): (usize, &schedule::Live)| {
         let own: Vec<BlockCost> = costs.iter().skip(group).step_by(setup.groups).copied().collect();
         held(&own, live.together)

@@ -135,10 +135,12 @@ impl Asked<'_> {
             if is_free {
                 break;
             }
-            let last = &among.own[among.own.len() - 1].blocks;
-            let held =
-                schedules(question, setup).into_iter().filter_map(|way| fullest(last, setup, way)).min();
-            self.note(number, held.filter(|&it| look != Look::Loose && outcome.ways.is_empty() && it > room));
+            if look != Look::Loose && outcome.ways.is_empty() {
+                let last = &among.own[among.own.len() - 1].blocks;
+                let ways = schedules(question, setup).into_iter();
+                let held = ways.filter_map(|way| fullest(last, setup, way)).min();
+                self.note(number, held.filter(|&it| it > room));
+            }
         }
         if plans == [Look::Loose] && !is_free {
             let loose = among.own.pop();

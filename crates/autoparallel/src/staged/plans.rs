@@ -71,6 +71,13 @@ struct Made {
     trail: Arc<Trail>,
 }
 
+impl Made {
+    /// The plan, where the stage is that it was made for.
+    fn own(&self) -> Serves {
+        Serves { plan: Arc::clone(&self.plan), is_own: true }
+    }
+}
+
 impl<'a> Plans<'a> {
     pub(super) fn new(make: &'a Make<'a>, first: Trail) -> Self {
         Self { make, first, known: Mutex::default(), seen: Mutex::default(), said: Mutex::default() }
@@ -98,11 +105,10 @@ impl<'a> Plans<'a> {
         // Equal rooms side by side: no two searches at a time are for the same.
         order.sort_by_key(|&it| (rooms[it].excess(&fast.plan), rooms[it], it));
         let mut tight = order.split_off(order.partition_point(|&it| rooms[it].excess(&fast.plan) <= 0));
-        let own = |made: &Made| Serves { plan: Arc::clone(&made.plan), is_own: true };
-        let mut plans = vec![Ok(own(fast)); rooms.len()];
+        let mut plans = vec![Ok(fast.own()); rooms.len()];
         while let Some(least) = tight.pop() {
             let slow = self.of(rooms[least], &fast.trail);
-            plans[least] = slow.as_ref().map(own).map_err(Failure::clone);
+            plans[least] = slow.as_ref().map(Made::own).map_err(Failure::clone);
             if let Ok(slow) = &slow {
                 for (stage, plan) in self.between(rooms, &tight, (fast, slow)) {
                     plans[stage] = plan;
@@ -132,12 +138,11 @@ impl<'a> Plans<'a> {
         stages: &[usize],
         (fast, slow): (&Made, &Made),
     ) -> Vec<(usize, Result<Serves, Failure>)> {
-        let own = |made: Made| Serves { plan: made.plan, is_own: true };
         let plan = |&stage: &usize| {
             let fits = |plan: &&Arc<Plan>| rooms[stage].excess(plan) <= 0;
             let plan = match [&fast.plan, &slow.plan].into_iter().find(fits) {
                 Some(plan) => Ok(Serves { plan: Arc::clone(plan), is_own: false }),
-                None => self.of(rooms[stage], &slow.trail).map(own),
+                None => self.of(rooms[stage], &slow.trail).map(|made| made.own()),
             };
             (stage, plan)
         };
@@ -152,7 +157,7 @@ impl<'a> Plans<'a> {
             || self.between(rooms, before, (fast, until)),
             || self.between(rooms, after, (from, slow)),
         );
-        before.into_iter().chain([(middle, made.map(own))]).chain(after).collect()
+        before.into_iter().chain([(middle, made.map(|made| made.own()))]).chain(after).collect()
     }
 
     /// Keeps what was seen until now: of stages that keep as much, where there was least room.

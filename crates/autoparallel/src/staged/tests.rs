@@ -171,6 +171,7 @@ fn stages_that_do_not_fit_are_known_not_to() {
     pipeline.stages.iter_mut().for_each(|it| it.plan.capacity = 1);
     let refused = fits(&pipeline).expect_err("a byte is too little");
     assert_eq!(refused.needs(), Some(held(&pipeline.memory[0])));
+    assert_eq!(files::Failure::Input("no such file".to_owned()).needs(), None);
 }
 
 /// Where nodes have several adapters, what crosses goes by all of them, and all ranks of a stage do the same:
