@@ -104,7 +104,7 @@ pub fn refusal(target: &Target<'_>, error: &PlanError) -> Failure {
     }
     let (place, why) = (format!("no plan on mesh {}", sizes(target.mesh)), why(target, error));
     match error.needs() {
-        Some(needs) => Failure::no_room(place, why, needs),
+        Some(needs) => Failure::no_room(place, why, Some(needs)),
         None => Failure::input(place, why),
     }
 }

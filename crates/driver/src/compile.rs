@@ -276,5 +276,6 @@ fn none_fits(tried: &[(Mesh, Result<f64, Failure>)]) -> Failure {
         return last.clone();
     }
     let others: Vec<String> = others.iter().map(|(mesh, _)| mesh::sizes(mesh)).collect();
-    Failure::Input(format!("{last} (there is none on mesh {} either)", others.join(", ")))
+    let others = others.join(", ");
+    last.clone().saying(|last| format!("{last} (there is none on mesh {others} either)"))
 }

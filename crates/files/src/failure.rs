@@ -13,10 +13,10 @@ pub enum Failure {
     Usage(String),
     /// Bad input, or a plan that was rejected.
     Input(String),
-    /// What does not fit on a device, with what would be needed there (bytes), as far as is known.
+    /// What does not fit on a device.
     NoRoom {
-        /// What the nearest that is known needs (bytes).
-        needs: u64,
+        /// What the nearest needs, as far as is known (bytes).
+        needs: Option<u64>,
         /// What is said.
         message: String,
     },
@@ -82,16 +82,22 @@ impl Failure {
     }
 
     /// What does not fit, at a place, and what it would need (bytes).
-    pub fn no_room(place: impl fmt::Display, error: impl fmt::Display, needs: u64) -> Self {
+    pub fn no_room(place: impl fmt::Display, error: impl fmt::Display, needs: Option<u64>) -> Self {
         Self::NoRoom { needs, message: format!("{place}: {error}") }
     }
 
     /// The same of a place, where input is bad or there is no room.
     #[must_use]
     pub fn at(self, place: impl fmt::Display) -> Self {
+        self.saying(|why| format!("{place}: {why}"))
+    }
+
+    /// The same in other words, where input is bad or there is no room.
+    #[must_use]
+    pub fn saying(self, words: impl FnOnce(String) -> String) -> Self {
         match self {
-            Self::Input(why) => Self::input(place, why),
-            Self::NoRoom { needs, message } => Self::no_room(place, message, needs),
+            Self::Input(message) => Self::Input(words(message)),
+            Self::NoRoom { needs, message } => Self::NoRoom { needs, message: words(message) },
             other => other,
         }
     }
@@ -101,10 +107,15 @@ impl Failure {
         matches!(self, Self::Input(_) | Self::NoRoom { .. })
     }
 
+    /// Whether what was asked for does not fit.
+    pub fn is_too_large(&self) -> bool {
+        matches!(self, Self::NoRoom { .. })
+    }
+
     /// What would be needed on a device, as far as is known, where there is no room (bytes).
     pub fn needs(&self) -> Option<u64> {
         match self {
-            Self::NoRoom { needs, .. } => Some(*needs),
+            Self::NoRoom { needs, .. } => *needs,
             _ => None,
         }
     }

@@ -91,8 +91,9 @@ impl Job {
 fn right(found: Result<Generation, Failure>, capacity: u64) -> Result<f64, String> {
     let generation = match found {
         Ok(generation) => generation,
-        Err(Failure::Input(message)) => {
-            assert!(message.contains("bytes are missing"), "{message}");
+        Err(Failure::NoRoom { message, .. }) => {
+            let is_short = message.contains("bytes are missing") && !message.contains(" 0 bytes are missing");
+            assert!(is_short, "{message}");
             return Err(message);
         }
         Err(other) => panic!("{other}"),

@@ -7,6 +7,7 @@ use schedule::Kind;
 use search::Fixed;
 
 use super::known::Known;
+use super::nearest::Nearest;
 use super::refused::Refused;
 use super::setups::Chosen;
 use super::{Answer, Question};
@@ -55,8 +56,8 @@ impl Way {
 pub(super) struct Said<'a> {
     /// What none that is chosen from among what this is takes less than (seconds).
     pub(super) bound: &'a dyn Fn(&Chosen) -> Result<f64, Failure>,
-    /// What comes nearest to fitting, in words.
-    pub(super) nearest: &'a dyn Fn() -> Result<String, Failure>,
+    /// What comes nearest to fitting, if something is known.
+    pub(super) nearest: &'a dyn Fn() -> Result<Option<Nearest>, Failure>,
 }
 
 /// What came of ways.
@@ -163,11 +164,11 @@ impl Finished {
         said: &Said<'_>,
     ) -> Result<Answer, Failure> {
         let Some((Way { chosen, kind, .. }, pipeline)) = self.best else {
-            let words = (said.nearest)()?;
+            let nearest = (said.nearest)()?;
             // Without setups that can be compared, what was tried last says more.
             return Err(match self.refused {
-                Some(refused) if words.is_empty() => refused,
-                _ => none_fits(question, (looked_at.0, &words), known),
+                Some(refused) if nearest.is_none() => refused,
+                _ => none_fits(question, (looked_at.0, nearest), known),
             });
         };
         let pipeline = Pipeline { proof: Proof::of((said.bound)(&chosen)?, pipeline.seconds()), ..pipeline };
@@ -216,7 +217,11 @@ fn planned(question: &Question<'_>, known: &Known, way: &Way, say: &Say<'_>) -> 
 }
 
 /// Why there is no pipeline where there are so many setups.
-fn none_fits(question: &Question<'_>, (setups, nearest): (usize, &str), known: &[Known]) -> Failure {
+fn none_fits(
+    question: &Question<'_>,
+    (setups, nearest): (usize, Option<Nearest>),
+    known: &[Known],
+) -> Failure {
     let refused = known.iter().fold(Refused::default(), |refused, it| it.refused(refused));
     if refused.everywhere() {
         let message = format!("none of {setups} setups can have what is fixed{refused}");
@@ -228,13 +233,16 @@ fn none_fits(question: &Question<'_>, (setups, nearest): (usize, &str), known: &
         [] => "",
         _ => ", with operations computed as `--pin` says",
     };
-    Failure::input(
+    let (needs, nearest) = nearest.unzip();
+    Failure::no_room(
         "no pipeline",
         format!(
-            "none of {} was found to fit {} on a device{pinned}{nearest}; more devices, or devices with more memory, \
+            "none of {} was found to fit {} on a device{pinned}{}; more devices, or devices with more memory, \
              would help{refused}",
             cost_models::quantity::counted(setups, "setup"),
-            cost_models::quantity::bytes(most.unwrap_or(0))
+            cost_models::quantity::bytes(most.unwrap_or(0)),
+            nearest.unwrap_or_default()
         ),
+        needs,
     )
 }

@@ -101,7 +101,7 @@ pub(super) fn cheapest(question: &Question<'_>, say: &Say<'_>) -> Result<Answer,
     let found = alike.into_par_iter().flat_map(composed);
     let mut finished = Finished::new(question);
     finished.plan(question, &asked.known[0], &found.collect::<Vec<_>>(), say)?;
-    let said = Said { bound: &|_| Ok(bound), nearest: &|| Ok(String::new()) };
+    let said = Said { bound: &|_| Ok(bound), nearest: &|| Ok(None) };
     finished.answer(question, &asked.known, (listed.len(), wanted), &said)
 }
 

@@ -8,9 +8,12 @@ use files::Failure;
 
 use super::Asked;
 
+/// What a device would hold (bytes), and that in words.
+pub(super) type Nearest = (u64, String);
+
 impl Asked<'_> {
-    /// What comes nearest to fitting, in words.
-    pub(super) fn nearest(&self) -> Result<String, Failure> {
+    /// What comes nearest to fitting, if something is known.
+    pub(super) fn nearest(&self) -> Result<Option<Nearest>, Failure> {
         let mut least: Option<(u64, usize)> = None;
         for (number, setup) in self.setups.iter().enumerate() {
             let Bytes(bytes) = quantity::whole_bytes(self.known.least(self.question, setup)?.bytes(setup));
@@ -18,13 +21,13 @@ impl Asked<'_> {
         }
         let looked = *self.nearest.lock().unwrap_or_else(PoisonError::into_inner);
         let proven = least.filter(|it| it.0 > self.question.capacity());
-        let Some((bytes, number)) = proven.or(looked) else { return Ok(String::new()) };
+        let Some((bytes, number)) = proven.or(looked) else { return Ok(None) };
         let [of, how] = match proven {
             Some(_) => ["what comes nearest", "takes at least"],
             None => ["of what was looked at closely", "comes nearest with about"],
         };
-        let bytes = quantity::bytes(bytes);
-        Ok(format!(": {of}, {}, {how} {bytes} there", self.setups[number]))
+        let held = quantity::bytes(bytes);
+        Ok(Some((bytes, format!(": {of}, {}, {how} {held} there", self.setups[number]))))
     }
 
     /// Notes what a device would hold of a setup that does not fit (bytes), if that is known.

@@ -124,7 +124,7 @@ pub(super) fn fits(pipeline: &Pipeline) -> Result<(), Failure> {
                 cost_models::quantity::bytes(capacity),
                 held - capacity
             ),
-            held,
+            Some(held),
         )),
     }
 }

@@ -13,7 +13,7 @@ use plan::{Cache, Generation, Plan};
 use planner_ir::{Graph, Layout, Mesh, Source, ValueId};
 use search::{Beside, Live, Pinned, Rules};
 
-use super::together::{fit_together, held, in_words};
+use super::together::{fit_together, held, too_large};
 use super::wanted::{Step, Wanted, chosen, layouts, own, parts};
 use crate::pipeline::{self, Target};
 use crate::ways::{Way, keeps};
@@ -173,8 +173,9 @@ impl<'a> Fitting<'a> {
         self.nearest.truncate(NEAREST);
     }
 
-    /// Why nothing fits: what the nearest plans hold.
-    pub(super) fn refusal(mut self) -> Failure {
+    /// Where nothing was found to fit, the nearest plans, which are looked for with more memory, if they fit after all; or
+    /// what they hold.
+    pub(super) fn nearest(mut self) -> Result<Generation, Failure> {
         if let Some(prefill) = &mut self.prefill {
             for (part, (needs, token)) in
                 MORE.into_iter().flat_map(|it| self.nearest.iter().map(move |of| (it, of)))
@@ -183,13 +184,15 @@ impl<'a> Fitting<'a> {
                 let token = planned_again(self.cache, &mut self.decode, token, &more);
                 let both = token.and_then(|token| pair(self.cache, prefill, &token, &more));
                 if let Ok(generation) = both {
-                    let generation = Generation { capacity: self.wanted.capacity, ..generation };
-                    let words = in_words(&generation, "the nearest plans that were found hold");
-                    return words.map_or_else(|failure| failure, Failure::Input);
+                    let generation = with(generation, self.wanted.capacity)?;
+                    return match held(&generation)? <= generation.capacity {
+                        true => Ok(generation),
+                        false => Err(too_large(&generation, "the nearest plans that were found hold")),
+                    };
                 }
             }
         }
-        self.refused.unwrap_or_else(none)
+        Err(self.refused.unwrap_or_else(none))
     }
 }
 
@@ -271,6 +274,17 @@ fn pair(
     }
     let generation = both(&prompts, &decode);
     fit_together(&generation)?;
+    Ok(generation)
+}
+
+/// The same in less memory (bytes), of which each of the plans takes what it did of more.
+fn with(mut generation: Generation, capacity: u64) -> Result<Generation, Failure> {
+    let less = generation.capacity.saturating_sub(capacity);
+    generation.capacity = capacity;
+    if held(&generation)? <= capacity {
+        let Generation { prefill, decode, .. } = &mut generation;
+        prefill.iter_mut().chain([decode]).try_for_each(|plan| leave(plan, less))?;
+    }
     Ok(generation)
 }
 

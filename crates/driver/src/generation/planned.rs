@@ -33,7 +33,7 @@ pub fn planned(
         let tokens = fitting.tokens(&servers)?;
         found = fitting.fastest(tokens, below)?.or(found);
     }
-    Ok((found.map_or_else(|| Err(fitting.refusal()), Ok)?, tried))
+    Ok((found.map_or_else(|| fitting.nearest(), Ok)?, tried))
 }
 
 /// The ways of servers, which are a part of those that are wanted if nothing limits these: among all, a search may miss

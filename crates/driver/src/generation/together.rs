@@ -21,7 +21,7 @@ pub fn fit_together(generation: &Generation) -> Result<u64, Failure> {
     if together <= generation.capacity {
         return Ok(together);
     }
-    Err(Failure::Input(in_words(generation, "a device holds")?))
+    Err(too_large(generation, "a device holds"))
 }
 
 /// A rank's programs: all ranks have the same instructions over buffers of the same sizes.
@@ -34,9 +34,12 @@ fn of(tokens: &Program, prompts: Option<&Program>) -> u64 {
     prompts.map_or(tokens.resident + tokens.arena, |prompts| run::held_beside(tokens, prompts))
 }
 
-/// By how much both steps do not fit, what takes most, and what would help.
-pub(super) fn in_words(generation: &Generation, hold: &str) -> Result<String, Failure> {
-    let (tokens, prompts) = programs(generation)?;
+/// Why both steps do not fit: by how much, what takes most, and what would help.
+pub(super) fn too_large(generation: &Generation, hold: &str) -> Failure {
+    let (tokens, prompts) = match programs(generation) {
+        Ok(programs) => programs,
+        Err(failure) => return failure,
+    };
     let together = of(&tokens, prompts.as_ref());
     let missing = together.saturating_sub(generation.capacity);
     let inputs = |program: &Program| -> u64 {
@@ -57,10 +60,12 @@ pub(super) fn in_words(generation: &Generation, hold: &str) -> Result<String, Fa
         Some(_) => "the cache as prompts leave it",
         None => "the cache as they leave it",
     };
-    Ok(format!(
+    let message = format!(
         "the steps of prompts and of single tokens do not fit beside each other: {hold} {together} on a device, which \
          may hold {capacity}: {weights} of weights, {found} of inputs, the cache among them, and the memory of the \
          steps, which take turns, {arena} of prompts and {token} of a token, {left} among it; \
          {missing} bytes are missing; {help}"
-    ))
+    );
+    // Other plans may hold less.
+    Failure::NoRoom { needs: None, message }
 }

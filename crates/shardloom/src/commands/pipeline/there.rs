@@ -154,13 +154,14 @@ impl Asked<'_> {
                 if !is_all || too_large.len() < refused.len() || refused.len() < SEVERAL {
                     break;
                 }
-                return Err(Failure::input("no pipeline", none_fits(expected.runner.title(), &too_large)));
+                let why = none_fits(expected.runner.title(), &too_large);
+                return Err(Failure::no_room("no pipeline", why, None));
             };
             if !takes_less(seconds) {
                 break;
             }
             let answer = self.planned(&strategy);
-            let is_too_large = answer.as_ref().is_err_and(|refused| refused.needs().is_some());
+            let is_too_large = answer.as_ref().is_err_and(Failure::is_too_large);
             if let Some(why) = answer.as_ref().err().filter(|_| is_too_large) {
                 let held = predict::memory::words(held);
                 too_large.push(format!("{}, which holds {held} there: {why}", strategy.in_words()));
