@@ -9,13 +9,12 @@
 mod path; // the cheapest paths through tables
 
 use std::collections::BTreeMap;
-use std::mem::swap;
-use std::sync::Arc;
+use std::sync::{Arc, OnceLock};
 
 use planner_ir::advance;
 use rayon::prelude::*;
 
-use path::Path;
+use path::{Beside, Path};
 
 use super::segment::block::{Asked, Block, Of};
 use super::segment::{Globals, Ready, pruned};
@@ -29,6 +28,9 @@ const MOST_GLOBALS: f64 = 4096.0;
 
 /// The most paths by bounds that are asked about.
 const ROUNDS: usize = 600;
+
+/// How often each global is improved at most.
+const TURNS: usize = 4;
 
 /// How many of them may come to hardly anything in a row, and what that is, as a part of what is unknown.
 const PATIENCE: usize = 24;
@@ -89,6 +91,10 @@ pub(crate) struct Relaxation {
     segments: Vec<Ready>,
     globals: Globals,
     width: Width,
+    /// For each segment the needful choices of its bodies, where globals are improved in turn.
+    needful: Vec<Vec<Pruned>>,
+    /// For each global that is improved in turn, the segments that use it, with a slot for it, once they are asked for.
+    beside: Vec<OnceLock<Vec<(usize, Ready)>>>,
 }
 
 impl Goal {
@@ -179,7 +185,12 @@ impl Relaxation {
     fn prepared(chain: &Arc<Chain>, needful: &[Vec<Pruned>], (globals, width): (Globals, Width)) -> Self {
         let segments = chain.segments.iter().zip(needful);
         let segments = segments.map(|(segment, needful)| Ready::new(chain, segment, globals, needful));
-        Self { chain: Arc::clone(chain), segments: segments.collect(), globals, width }
+        let beside = chain.globals.iter().map(|_| OnceLock::new()).collect();
+        let needful = match globals {
+            Globals::Enumerated | Globals::One(_) => Vec::new(),
+            Globals::Descended => needful.to_vec(),
+        };
+        Self { chain: Arc::clone(chain), segments: segments.collect(), globals, width, needful, beside }
     }
 
     /// Whether all tables are small enough: nothing is reduced where one is not.
@@ -209,7 +220,7 @@ impl Relaxation {
             .collect();
         match self.globals {
             Globals::Enumerated => self.enumerate((goal, prices), &once, (starts, close)),
-            Globals::Descended => self.descend((goal, prices), &once, (starts, close)),
+            Globals::Descended | Globals::One(_) => self.descend((goal, prices), &once, (starts, close)),
         }
     }
 
@@ -227,7 +238,7 @@ impl Relaxation {
         let live = (prices.resident, &prices.live[segment][..]);
         let row = match self.globals {
             Globals::Enumerated => ready.row(globals),
-            Globals::Descended => 0,
+            Globals::Descended | Globals::One(_) => 0,
         };
         let starts = starts.of(Goal::Time, segment);
         let segment = &self.chain.segments[segment];
@@ -341,13 +352,8 @@ impl Relaxation {
         self.segments.iter().any(Ready::is_wide)
     }
 
-    /// The least cost of all blocks, by one side of the tables.
-    fn cost(&self, blocks: &[Block<'_>], of: Of, globals: &[usize]) -> f64 {
-        let ends = self.sweep(blocks, of, globals);
-        ends[ends.len() - 1].iter().fold(f64::INFINITY, |a, &b| a.min(b))
-    }
-
-    /// Chooses globals one after another, from those that the first block to use each would choose.
+    /// Chooses globals one after another, from those that the first block to use each would choose, until none is chosen
+    /// otherwise.
     fn descend(
         &self,
         costs: (Goal, &Prices),
@@ -369,27 +375,31 @@ impl Relaxation {
         let mut blocks = self.priced(costs, Some(&globals), starts)?;
         // Where costs are bounds, the first wish is taken.
         if !self.is_wide() {
-            let cost = |globals: &[usize], blocks: &[Block<'_>]| {
-                paid(once, globals) + self.cost(blocks, Of::Found, &[])
-            };
-            let mut best = cost(&globals, &blocks);
-            for global in 0..globals.len() {
-                let users = self.users(global);
-                for choice in 0..once[global].len() {
-                    // Nothing costs less than where each block chooses its own.
-                    if choice == globals[global] || best <= bound + close * bound.abs() {
-                        continue;
-                    }
+            let mut best = paid(once, &globals) + self.cost(&blocks, Of::Found, &[]);
+            let mut left = TURNS * globals.len();
+            let mut same = 0;
+            // Nothing costs less than where each block chooses its own.
+            while same < globals.len() && left > 0 && best > bound + close * bound.abs() {
+                let global = left % globals.len();
+                (left, same) = (left - 1, same + 1);
+                let Some(beside) = self.beside(global, costs, &globals, starts)? else { continue };
+                let with = |choice: usize| {
                     let mut other = globals.clone();
                     other[global] = choice;
-                    let mut priced = self.priced_of(&users, costs, Some(&other), starts)?;
-                    exchange(&mut blocks, &users, &mut priced);
-                    let with = cost(&other, &blocks);
-                    if with < best {
-                        (best, globals) = (with, other);
+                    let paid = paid(once, &other);
+                    if paid < f64::INFINITY {
+                        paid + self.cost_beside(&blocks, &beside, &other)
                     } else {
-                        exchange(&mut blocks, &users, &mut priced);
+                        paid
                     }
+                };
+                let with: Vec<f64> = (0..once[global].len()).into_par_iter().map(with).collect();
+                let choice = first_least(with.iter().copied());
+                if with[choice] < best && choice != globals[global] {
+                    (best, globals[global], same) = (with[choice], choice, 1);
+                    let users = self.users(global);
+                    let priced = self.priced_of(&users, costs, Some(&globals), starts)?;
+                    users.into_iter().zip(priced).for_each(|(user, block)| blocks[user] = block);
                 }
             }
         }
@@ -413,6 +423,33 @@ impl Relaxation {
     fn users(&self, global: usize) -> Vec<usize> {
         let uses = |it: &usize| self.chain.segments[*it].shared.iter().any(|it| it.global == global);
         (0..self.segments.len()).filter(uses).collect()
+    }
+
+    /// The segments that use a global, reduced with a slot for it, where the others are fixed to `fixed`; nothing where that
+    /// would be too wide.
+    fn beside(
+        &self,
+        global: usize,
+        (goal, prices): (Goal, &Prices),
+        fixed: &[usize],
+        starts: &Starts,
+    ) -> Result<Option<Vec<Beside<'_>>>, SearchError> {
+        let ready = |number: usize| {
+            let segment = &self.chain.segments[number];
+            (number, Ready::new(&self.chain, segment, Globals::One(global), &self.needful[number]))
+        };
+        let segments =
+            self.beside[global].get_or_init(|| self.users(global).into_iter().map(ready).collect());
+        if segments.iter().any(|(_, ready)| ready.largest() > MOST_ENTRIES) {
+            return Ok(None);
+        }
+        let reduced = segments.par_iter().map(|(segment, ready)| {
+            let live = (prices.resident, &prices.live[*segment][..]);
+            let block = ready.block(goal, live, Some(fixed), starts.of(goal, *segment))?;
+            Ok(Beside { segment: *segment, ready, block })
+        });
+        let reduced: Result<_, SearchError> = reduced.collect::<Vec<_>>().into_iter().collect();
+        Ok(Some(reduced?))
     }
 
     /// All segments reduced, the globals fixed to `fixed` if they are not kept.
@@ -452,11 +489,6 @@ impl Starts {
 /// What these choices of the globals cost once.
 fn paid(once: &[Vec<f64>], globals: &[usize]) -> f64 {
     once.iter().zip(globals).map(|(costs, &choice)| costs[choice]).sum()
-}
-
-/// Puts others in these places, and what was there in theirs.
-fn exchange<T>(all: &mut [T], places: &[usize], others: &mut [T]) {
-    places.iter().zip(others).for_each(|(&place, other)| swap(&mut all[place], other));
 }
 
 /// For each segment, the needful choices of what its blocks may be.

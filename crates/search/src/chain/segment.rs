@@ -24,6 +24,8 @@ pub(crate) enum Globals {
     Enumerated,
     /// Each is improved in turn.
     Descended,
+    /// This one's choices are all tried, and the others are given.
+    One(usize),
 }
 
 /// A segment without needless choices, with the order to eliminate it in.
@@ -60,6 +62,7 @@ struct Body {
     zeros: OnceLock<Vec<Arc<Table>>>,
     /// Entry and exit nodes that stand for the same in blocks that follow each other.
     ends: Vec<[usize; 2]>,
+    /// The nodes of globals that have no slots.
     shared: Vec<Shared>,
     /// Which slot says the choice of which node, the latter as an index of `kept`.
     ties: Vec<(usize, usize)>,
@@ -80,6 +83,7 @@ impl Ready {
         let mut globals: Vec<usize> = match handling {
             Globals::Enumerated => segment.shared.iter().map(|shared| shared.global).collect(),
             Globals::Descended => Vec::new(),
+            Globals::One(global) => vec![global],
         };
         globals.sort_unstable();
         globals.dedup();
@@ -290,7 +294,7 @@ impl Body {
         Self {
             zeros: OnceLock::new(),
             pruned: Pruned { problem, choices },
-            shared: it.shared.to_vec(),
+            shared: it.shared.iter().copied().filter(|it| global_slot(it.global).is_none()).collect(),
             ties: slots.into_iter().map(|(slot, node)| (slot, place(node))).collect(),
             ends: if repeats {
                 it.entry.iter().zip(it.exit).map(|(&a, &b)| [a, b]).collect()

@@ -173,6 +173,42 @@ fn globals_that_are_descended_give_a_bound_and_choices_that_agree() {
     assert!(exact > 145, "{exact}");
 }
 
+/// A chain whose globals are chosen.
+fn fixed(chain: &Chain, globals: &[usize]) -> Arc<Chain> {
+    let mut fixed = chain.clone();
+    for (global, chosen) in fixed.globals.iter_mut().zip(globals) {
+        let others = global.times.iter_mut().enumerate().filter(|(choice, _)| choice != chosen);
+        others.for_each(|(_, time)| *time = f64::INFINITY);
+    }
+    Arc::new(fixed)
+}
+
+#[test]
+fn none_of_the_globals_that_are_descended_is_better_chosen_otherwise() {
+    let mut others = 0;
+    let random = (0..200).map(|seed| random_chain(&mut Dice(seed)));
+    for (seed, chain) in random.chain((0..20).map(|seed| two_blocks(seed, &[2], &[3; 8]))).enumerate() {
+        let prices = Prices { resident: 0.0, live: chain.segments.iter().map(|_| vec![0.0; 4]).collect() };
+        let least = |relaxation: &Relaxation| {
+            relaxation.minimise(Goal::Time, &prices, (&mut Starts::default(), EXACTLY)).unwrap().choices
+        };
+        let descended = Relaxation::descended(&Arc::new(chain.clone()), Width::Narrow);
+        let Some(found) = least(&descended) else { continue };
+        let time = chain.time(&found);
+        for global in 0..chain.globals.len() {
+            for choice in 0..chain.globals[global].times.len() {
+                let mut globals = found.globals.clone();
+                globals[global] = choice;
+                let other = least(&Relaxation::descended(&fixed(&chain, &globals), Width::Narrow));
+                let other = other.map_or(f64::INFINITY, |it| chain.time(&it));
+                assert!(other >= time - 1e-9, "{seed}: global {global}: {choice}: {other} < {time}");
+                others += usize::from(other < f64::INFINITY && choice != found.globals[global]);
+            }
+        }
+    }
+    assert!(others > 300, "{others}");
+}
+
 #[test]
 fn a_product_is_the_least_over_the_middle() {
     let inf = f64::INFINITY;
