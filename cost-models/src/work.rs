@@ -260,7 +260,8 @@ fn added(addend: &Type, sum: &Type) -> Bytes {
     Bytes(addend.dtype.bytes() + sum.dtype.bytes())
 }
 
-/// The time of the products of all experts that the device has.
+/// The time of the products of all experts that the device has: for each weight one product for all those that have
+/// a token, each with its share of the rows. Where blocks are packed, one expert's product comes after another's.
 ///
 /// A gradient of weights that is added to something takes as much longer as that product of each expert does, so that
 /// what one takes does not depend on which others are added.
@@ -271,16 +272,29 @@ fn experts(device: &Device, class: ExpertsClass, work: &Work<'_>) -> Seconds {
     let (active, products) = expert_products(class, &operands[..operands.len() - addends.len()]);
     let experts = whole[2].shape[0].max(1);
     let rows = (x[0] * active * up[0]).div_ceil(experts).max(1);
-    // One product after another for each expert, over its share of the rows.
-    let each = rows.div_ceil(up[0].max(1));
+    let busy = match class {
+        ExpertsClass::Forward { .. } => busy(up[0], x[0], exact(active) / exact(experts)),
+        // Gradients of all weights are written.
+        ExpertsClass::Gradient { .. } => up[0].max(1),
+    };
+    let each = rows.div_ceil(busy);
+    let [times, together] = if device.products.packing.is_some() { [busy, 1] } else { [1, busy] };
     let precision = Precision::of(operands[0].dtype);
     let longer = |&(addend, sum): &(usize, usize)| {
-        let alone = MatrixProduct::forward(1, [up[1], up[2], each], precision);
+        let alone = MatrixProduct::forward(together, [up[1], up[2], each], precision);
         let adds = MatrixProduct { per_result: added(&operands[addend], &results[sum]), ..alone };
-        exact(up[0]) * (multiplied(device, &adds) - multiplied(device, &alone))
+        exact(times) * (multiplied(device, &adds) - multiplied(device, &alone))
     };
-    exact(products * up[0]) * product(device, 1, [each, up[1], up[2]], precision)
+    exact(products * times) * product(device, together, [each, up[1], up[2]], precision)
         + addends.iter().map(longer).sum::<Seconds>()
+}
+
+/// Of so many experts, how many have a token, where each of so many tokens goes to one with this probability: the
+/// expected number, rounded up.
+#[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "between 1 and all")]
+fn busy(experts: u64, tokens: u64, probability: f64) -> u64 {
+    let idle = (1.0 - probability.clamp(0.0, 1.0)).powf(exact(tokens));
+    ((exact(experts) * (1.0 - idle)).ceil() as u64).clamp(1, experts.max(1))
 }
 
 /// How many experts a row goes to, and how many products each of them is.

@@ -225,6 +225,34 @@ fn biases_of_experts_are_no_products() {
     }
 }
 
+/// A step of few tokens reads the weights of the experts that these go to, in one product for each weight; more tokens
+/// take longer, and no longer than where each reads its own.
+#[test]
+fn few_tokens_take_what_their_experts_weigh() {
+    let device = &named("h100-80g-8x").expect("is shipped").device;
+    let (hidden, inner, experts, active) = (2048, 768, 128, 8);
+    let of = |shape: &[u64]| Type::new(DType::BF16, shape.to_vec());
+    let price = |tokens: u64| {
+        let (rows, up) = (of(&[tokens, hidden]), of(&[experts, inner, hidden]));
+        let operands = [rows.clone(), of(&[tokens, experts]), up.clone(), up, of(&[experts, hidden, inner])];
+        let op = Op::Experts { activation: planner_ir::Unary::Silu, limit: None, active };
+        let (results, rows) = ([rows], Rows::Together);
+        operation(device, &Work { op: &op, whole: &operands, operands: &operands, results: &results, rows }).0
+    };
+    let reading = |experts: u64| {
+        let weights = Bytes(3 * experts * hidden * inner * 2);
+        3.0 * device.products.start.value.0 + exact(weights.0) / compute::memory_rate(device)
+    };
+    let one = price(1);
+    assert!(one >= reading(active) && one < 1.5 * reading(active), "{one} s as {} s", reading(active));
+    let all = price(4096);
+    assert!(all >= reading(experts), "{all} s as {} s", reading(experts));
+    for tokens in 1..256 {
+        let [fewer, more] = [tokens, tokens + 1].map(price);
+        assert!(fewer <= more && more <= 2.0 * fewer, "{tokens}: {fewer} and {more} s");
+    }
+}
+
 /// A gradient of weights that is added to a sum takes longer, whatever others do, and no longer than to convert it and to
 /// add it by operations of their own.
 #[test]
