@@ -1,6 +1,7 @@
 //! The meshes that are tried for a plan, and what their axes are for where another runtime runs it.
 
 use std::cmp::Reverse;
+use std::collections::BTreeMap;
 
 use autoparallel::limits::Limits;
 use autoparallel::mesh;
@@ -9,7 +10,7 @@ use cost_models::machine::Machine;
 use export::{Range, ServingRange, Target as Runtime};
 use files::Failure;
 use plan::{Parallelism, examples};
-use planner_ir::{Graph, Layout, Mesh};
+use planner_ir::{Axis, Graph, Layout, Mesh};
 use search::Rules;
 
 /// A mesh, and what its axes are for, if that is limited.
@@ -83,8 +84,15 @@ pub fn of_inference(
     let Shared { sequences, heads, .. } = shared;
     let heads = heads
         .map_or(String::new(), |[queries, keys]| format!(", {queries} heads of queries and {keys} of keys"));
-    let mut known: Vec<String> = all.iter().map(|it| format!("`{}`", mesh::sizes(&it.0))).collect();
-    known.dedup();
+    let named = given.is_some_and(|given| given.axes.iter().any(|it| it.name.len() > 1));
+    let shown = |mesh: &Mesh| if named { mesh.to_string() } else { mesh::sizes(mesh) };
+    let mut known: Vec<String> = Vec::new();
+    for (mesh, _) in &all {
+        let mesh = format!("`{}`", shown(mesh));
+        if !known.contains(&mesh) {
+            known.push(mesh);
+        }
+    }
     let help = match (given, known.is_empty()) {
         (Some(_), false) => format!("expected `--mesh` one of {}", known.join(", ")),
         _ => "expected as many sequences as data parallel devices or a multiple, and heads that fall into equal \
@@ -110,14 +118,35 @@ fn of_server(limits: &ServingLimits, machine: &Machine, shared: &Shared) -> Vec<
 }
 
 fn on_mesh(all: &[(Mesh, Rules)], given: Option<&Mesh>) -> Vec<Way> {
-    let same = |mesh: &Mesh| given.is_none_or(|given| sizes(given) == sizes(mesh));
-    let on = all.iter().filter(|it| same(&it.0));
+    let on = all.iter().filter(|it| given.is_none_or(|given| is_on(&it.0, given)));
     on.map(|(mesh, rules)| (mesh.clone(), Some(rules.clone()))).collect()
 }
 
-/// The sizes of a mesh's axes along which there are several devices.
-fn sizes(mesh: &Mesh) -> Vec<u64> {
-    mesh.axes.iter().map(|it| it.size).filter(|it| *it > 1).collect()
+/// Whether a server's mesh is the one that is given: axes of several devices have the same sizes, and the same names, in any
+/// order, if they were given some. Groups of whole models are data parallel too, and devices that have the same keys tensor
+/// parallel.
+fn is_on(mesh: &Mesh, given: &Mesh) -> bool {
+    let several = |mesh: &Mesh| mesh.axes.iter().filter(|it| it.size > 1).cloned().collect::<Vec<Axis>>();
+    let (mesh, given) = (several(mesh), several(given));
+    let sizes = |axes: &[Axis]| axes.iter().map(|it| it.size).collect::<Vec<u64>>();
+    // A mesh of sizes has letters for names.
+    if given.iter().all(|it| it.name.len() == 1) {
+        return sizes(&mesh) == sizes(&given);
+    }
+    let by_name = |axes: &[Axis], by_role: bool| {
+        let mut all = BTreeMap::new();
+        for Axis { name, size } in axes {
+            let name = match &**name {
+                "replica" if by_role => "data",
+                "same_keys" if by_role => "tensor",
+                name => name,
+            };
+            *all.entry(name.to_owned()).or_insert(1) *= size;
+        }
+        all
+    };
+    let names: BTreeMap<String, u64> = by_name(&given, false);
+    names == by_name(&mesh, false) || names == by_name(&mesh, true)
 }
 
 /// What a runtime serves.
@@ -160,7 +189,7 @@ mod tests {
     use planner_ir::{DType, Type};
     use rewrite::{Splits, plain_layouts};
 
-    use super::keeps;
+    use super::{Mesh, is_on, keeps};
 
     /// The layout that is left of all of a part of a cache, of so many sequences and heads.
     fn left(served: &Served, shape: &[u64]) -> Vec<String> {
@@ -169,6 +198,24 @@ mod tests {
         let type_ = Type { dtype: DType::BF16, shape: shape.to_vec() };
         let layouts = plain_layouts(&mesh, &type_, Splits::All);
         keeps(Some(&rules), &mesh, layouts).iter().map(|it| it.display(&mesh).to_string()).collect()
+    }
+
+    /// What devices are given for by name is what they are for.
+    #[test]
+    fn meshes_of_servers_are_told_by_names() {
+        let is = |mesh: &str, given: &str| is_on(&Mesh::parse(mesh).unwrap(), &Mesh::parse(given).unwrap());
+        assert!(
+            is("data=2,tensor=4", "2x4") && is("data=2,tensor=4", "2x1x4") && !is("data=2,tensor=4", "4x2")
+        );
+        assert!(is("data=2,tensor=4", "data=2,tensor=4") && is("data=2,tensor=4", "tensor=4,data=2"));
+        assert!(
+            !is("data=2,tensor=4", "tensor=2,data=4")
+                && !is("tensor=8", "data=8")
+                && !is("tensor=8", "tensr=8")
+        );
+        assert!(is("tensor=2,same_keys=2", "tensor=4") && is("tensor=2,same_keys=2", "tensor=2,same_keys=2"));
+        assert!(is("replica=2,data=2,tensor=2", "tensor=2,data=4") && is("tensor=8", "tensor=8,data=1"));
+        assert!(!is("tensor=2,same_keys=2", "data=4"));
     }
 
     #[test]

@@ -21,6 +21,8 @@ pub enum ExportError {
     Devices(u64, u64, u64),
     /// Examples of a step that do not fall into equal parts: examples, places of the data axes.
     Examples(u64, u64),
+    /// What the plan may hold on a device, and what a device of its machine has (bytes), which is less.
+    Memory(u64, u64),
     /// No input that counts examples.
     NoExamples,
     /// A pipeline, and what has none.
@@ -61,6 +63,11 @@ impl fmt::Display for ExportError {
                 f,
                 "{devices} devices do not fall into {groups} groups of {each} devices or a multiple: plan with \
                  `--stages N`, so that all groups are of the same size"
+            ),
+            Self::Memory(capacity, memory) => write!(
+                f,
+                "the plan may hold {capacity} bytes on a device, and a device of its machine has {memory}: plan with a \
+                 `--memory` of no more"
             ),
             Self::Examples(examples, places) => write!(
                 f,

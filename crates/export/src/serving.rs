@@ -80,6 +80,11 @@ pub(crate) fn read(
     let room = room(job, plan);
     let element = model.element.unwrap_or(DType::F32);
     let device = job.device();
+    if let Some(device) = device
+        && room.capacity > device.memory
+    {
+        return Err(ExportError::Memory(room.capacity, device.memory));
+    }
     Ok((Serving { served, sequences, prompt, context, element, room, device }, lost))
 }
 
@@ -99,7 +104,12 @@ fn room(job: &Job<'_>, plan: &Plan) -> Room {
     };
     let prompts = job.generation().and_then(|it| it.prefill.as_ref());
     let step = prompts.map_or(0, made).max(made(plan));
-    Room { weights: of(plan, &["weights"]), cache: held, step, capacity: plan.capacity }
+    Room {
+        weights: of(plan, &["weights"]),
+        cache: held,
+        step,
+        capacity: job.generation().map_or(plan.capacity, |it| it.capacity),
+    }
 }
 
 /// What a device holds of those parts of a cache that a step leaves (bytes).

@@ -236,6 +236,15 @@ fn what_is_not_served_is_said() {
         &message,
         &["is a plan of generation, expected one of a single program or a pipeline: DTensor is told"],
     );
+    let other = Folder::new("served-large");
+    let large = served(&other, &config(1), "h100-80g-2x", "2", &["--memory", "100GB"]);
+    for server in ["vllm", "sglang", "trtllm"] {
+        let message = fails(2, &["export", &large, "--to", server, "-o", &to]);
+        says(
+            &message,
+            &["the plan may hold 100000000000 bytes on a device", "plan with a `--memory` of no more"],
+        );
+    }
     let model = folder.path("config.json");
     let refused = |more: &[&str]| {
         let fixed = ["plan", "--config", &model, "-o", &plan, "--machine", "h100-80g-8x"];
@@ -256,6 +265,11 @@ fn what_is_not_served_is_said() {
     says(&message, &["vLLM does not share a model of 3 sequences at once, 4 heads of queries and 2 of keys"]);
     let mesh = ["vllm", "--batch", "8", "--mesh", "3x3"];
     says(&refused(&[&generate[..], &mesh].concat()), &["expected `--mesh` one of `8`, `4x2`, `2x2x2`"]);
+    let mesh = ["vllm", "--batch", "8", "--mesh", "tensr=2,data=4"];
+    says(
+        &refused(&[&generate[..], &mesh].concat()),
+        &["expected `--mesh` one of `data=8`, `data=4,tensor=2`, `data=2,tensor=2,same_keys=2`"],
+    );
     works(&[&["plan", "--config", &model, "-o", &plan, "--machine", "h100-80g-2x"], &train[..]].concat());
     let message = fails(2, &["export", &plan, "--to", "vllm", "-o", &to]);
     says(&message, &["the plan is of a training step, vLLM serves: expected a plan of inference"]);

@@ -88,6 +88,11 @@ fn tokens_are_made_by_the_command_line() {
     let out = works(&["check", &four, "--model", &model]);
     assert_eq!(out.matches("it computes what the model does").count(), 2, "{out}");
     assert!(works(&["diff", &four, &four]).contains("cache       the same"));
+    let other = works(&["diff", &one, &four]);
+    assert!(
+        other.contains("cache       another: parts such as ") && !other.contains("the same\n"),
+        "{other}"
+    );
 }
 
 #[test]

@@ -62,6 +62,12 @@ fn windows(entries: &[&Kept], capacity: u64) -> Option<String> {
     (!is_all).then(|| format!("windows    {}", each.join(", ")))
 }
 
+/// The type and the layout of each part of the cache.
+pub fn layouts(generation: &Generation) -> Vec<String> {
+    let parts = generation.cache.kept.iter();
+    parts.map(|it| layout(generation, it).unwrap_or_default()).collect()
+}
+
 /// The layout of a part of the cache.
 fn layout(generation: &Generation, part: &Kept) -> Option<String> {
     let plan: &Plan = &generation.decode;

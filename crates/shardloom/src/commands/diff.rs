@@ -5,6 +5,7 @@ use std::fmt::Write as _;
 use cost_models::quantity::seconds;
 use files::Failure;
 use files::plan_file;
+use report::summary::generation::layouts;
 use serde_json::{Value, json};
 
 use ::plan::json::Content;
@@ -34,10 +35,15 @@ pub(crate) fn diff(arguments: &DiffArguments) -> Result<Said, Failure> {
 /// Step by step, as far as both have them.
 fn of_generation(before: &Generation, after: &Generation) -> Result<Said, Failure> {
     let mut text = String::new();
-    let mut json = json!({ "same_cache": before.cache == after.cache });
+    let [kept, others] = [before, after].map(layouts);
+    let is_same = before.cache == after.cache && kept == others;
+    let mut json = json!({ "same_cache": is_same });
     // Writing to a string does not fail.
-    let same = if before.cache == after.cache { "the same" } else { "another" };
-    let _ = writeln!(text, "cache       {same}");
+    let _ = match kept.iter().zip(&others).find(|(one, other)| one != other) {
+        _ if is_same => writeln!(text, "cache       the same"),
+        Some((one, other)) => writeln!(text, "cache       another: parts such as {one}, then {other}"),
+        None => writeln!(text, "cache       another"),
+    };
     for (name, one) in before.plans() {
         let Some((_, other)) = after.plans().find(|(it, _)| *it == name) else { continue };
         let diff = ::plan::diff(one, other);
