@@ -41,6 +41,8 @@ fn planned(folder: &Folder, layers: u64, more: &[&str]) -> String {
 /// Training with data parallel and tensor parallel devices, as Megatron-LM has them.
 const TRAINED: [&str; 8] =
     ["--mode", "train", "--loss", "loss", "--precision", "bf16", "--microbatches", "2"];
+/// Devices share experts.
+const SHARED: [&str; 2] = ["--pin", "*.ReduceSum_*=[-,a,-,-,-]"];
 const TENSOR: [&str; 16] = [
     "--mesh",
     "data=2,model=2",
@@ -113,7 +115,8 @@ fn training_with_transformers() {
     fs::write(&model, serving::experts(8)).unwrap();
     let fixed = ["plan", "--config", &model, "-o", &plan, "--machine", "h100-80g-4x", "--mesh", "4"];
     let sizes = ["--dim", "batch=4", "--dim", "sequence=16", "--for", "hf"];
-    works(&[&fixed[..], &sizes, &TRAINED].concat());
+    let examples = ["--pin", "*.self_attn.q_proj=[a,-,-,-,-]"];
+    works(&[&fixed[..], &sizes, &TRAINED, &SHARED, &examples].concat());
     compare("tests/cases/export/experts-hf.txt", &exported(&folder, &plan, "hf"));
 }
 
@@ -164,7 +167,7 @@ fn models_like_deepseek_v3() {
     let config = root().join("tests/cases/models/deepseek_v3_further/config.json");
     let fixed = ["plan", "--config", config.to_str().unwrap(), "-o", &plan, "--machine", "h100-80g-4x"];
     let sizes = ["--dim", "batch=4", "--dim", "sequence=16", "--stages", "2", "--mesh", "2"];
-    works(&[&fixed[..], &sizes, &TRAINED].concat());
+    works(&[&fixed[..], &sizes, &TRAINED, &SHARED].concat());
     for target in ["megatron", "bridge", "torchtitan"] {
         compare(&format!("tests/cases/export/further-{target}.txt"), &exported(&folder, &plan, target));
     }

@@ -18,7 +18,7 @@ pub(crate) use told::{is_told, told};
 
 /// What Megatron-LM runs of a strategy, and Megatron-Bridge, which runs it.
 pub(crate) fn limited(
-    strategy: Strategy,
+    (strategy, model): (Strategy, &Model),
     range: &Range,
     title: &'static str,
     lost: &mut Vec<String>,
@@ -40,7 +40,7 @@ pub(crate) fn limited(
         limited.sequence = false;
     }
     limited.layers = together(&strategy, title, lost);
-    if strategy.tensor > 1 && strategy.experts > 1 && !strategy.sequence {
+    if strategy.tensor > 1 && model.experts.is_some() && !strategy.sequence {
         lost.push(format!(
             "experts and tensor parallelism without split sequences: {title} splits sequences there"
         ));

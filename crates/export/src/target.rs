@@ -393,7 +393,7 @@ pub fn export(job: &Job<'_>, target: Target) -> Result<Exported, ExportError> {
         Ok(Exported { target, runs: Runs::Serving(serving), lost, files })
     };
     let of_megatron = |it: Strategy, range: &Range, lost: &mut Vec<String>| {
-        Ok(megatron::limited(it, range, target.title(), lost))
+        Ok(megatron::limited((it, &model), range, target.title(), lost))
     };
     match target {
         Target::Dtensor => whole(|job| Ok(dtensor::files(job))),

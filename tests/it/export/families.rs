@@ -175,7 +175,8 @@ fn what_torchtitan_has_no_model_for_is_lost() {
         ),
         ("mamba2", "`llama3`", &["states that go from token to token"]),
     ] {
-        let (module, lost) = exported_to("torchtitan", model, &["--mesh", "4"]);
+        let more = if expected.contains(&split) { &SHARED[..] } else { &["--mesh", "4"] };
+        let (module, lost) = exported_to("torchtitan", model, more);
         assert!(module.contains(like), "{model}: no `{like}` in {module}");
         lost_is(model, &lost, expected);
     }
@@ -185,20 +186,23 @@ fn what_torchtitan_has_no_model_for_is_lost() {
 /// sequences, if the file of the model has them: of a configuration they are left out for it.
 #[test]
 fn torchtitan_trains_further_tokens() {
-    let (module, lost) = exported_to("torchtitan", "deepseek_v3_further", &["--mesh", "4"]);
+    let (module, lost) = exported_to("torchtitan", "deepseek_v3_further", &SHARED);
     lost_is("deepseek_v3_further", &lost, &["torchtitan shards them over all 4 there"]);
     assert!(!module.contains("mtp") && !module.contains("MTP"), "{module}");
     let folder = Folder::new("families-further");
     let config = root().join("tests/cases/models/deepseek_v3_further/config.json");
     let model = folder.path("model.onnx");
     works(&["model", "--config", config.to_str().unwrap(), "--for", "loss", "-o", &model]);
-    let (module, lost) = exported_of("torchtitan", (&folder, &model), &["--mesh", "4"]);
+    let (module, lost) = exported_of("torchtitan", (&folder, &model), &SHARED);
     lost_is("deepseek_v3_further", &lost, &["torchtitan shards them over all 4 there"]);
     assert!(module.contains("num_mtp_layers=2, a flavor"), "{module}");
     assert!(module.contains("config.loss = MTPLoss.Config(mtp_scale=0.1, global_vocab_size="), "{module}");
     // Experts wait for the host to know how many tokens come.
     assert!(module.contains("config.training.disable_cuda_graphs = True"), "{module}");
 }
+
+/// A plan whose devices share experts.
+const SHARED: [&str; 4] = ["--mesh", "4", "--pin", "*.ReduceSum_*=[-,a,-,-,-]"];
 
 /// A plan with two tensor parallel devices.
 const SPLIT: [&str; 6] = ["--stages", "auto", "--global-batch", "4", "--pin", "tp=2"];

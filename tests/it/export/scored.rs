@@ -5,7 +5,7 @@ use std::fs;
 use serde_json::{Value, json};
 
 use super::serving::experts;
-use super::{TENSOR, TRAINED, config, exported};
+use super::{SHARED, TENSOR, TRAINED, config, exported};
 use crate::cli::{Folder, works};
 
 /// What a plan is exported as, and the setup that is read of what is written; whether all of it is understood.
@@ -74,11 +74,13 @@ fn compared(strategy: &Value, setup: &Value, target: &str) -> [Vec<(&'static str
 fn configurations_say_what_plans_do() {
     let staged = ["--stages", "2", "--mesh", "2", "--schedule", "1f1b"];
     let full = ["--mesh", "4", "--recompute", "full"];
+    let examples = ["--mesh", "4", "--for", "megatron", "--pin", "*.self_attn.q_proj=[a,-,-,-,-]"];
+    let shared = [&examples[..], &SHARED].concat();
     for (name, config, more) in [
         ("tensor", config(2), &TENSOR[..]),
         ("staged", config(4), &staged),
         ("full", config(2), &full),
-        ("experts", experts(8), &["--mesh", "4", "--for", "megatron"]),
+        ("experts", experts(8), &shared),
     ] {
         let folder = Folder::new(&format!("scored-{name}"));
         let (model, plan) = (folder.path("config.json"), folder.path("plan.json"));

@@ -51,8 +51,8 @@ fn served(folder: &Folder, config: &str, machine: &str, batch: &str, more: &[&st
 /// experts that are too few for that.
 #[test]
 fn commands_of_servers() {
-    let on_nodes: &[&str] = &["--mesh", "16"];
     // Less than all experts take.
+    let on_nodes: &[&str] = &["--mesh", "16", "--memory", "1200000B"];
     let tight: &[&str] = &["--mesh", "16", "--memory", "600000B"];
     for (name, config, machine, batch, more) in [
         ("heads", config(1), "h100-80g-4x", "1", &[][..]),
