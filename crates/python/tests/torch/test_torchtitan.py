@@ -51,10 +51,9 @@ from torchtitan.config import ConfigManager, ParallelismConfig  # noqa: E402
 from torchtitan.distributed.parallel_dims import ParallelDims  # noqa: E402
 from torchtitan.trainer import Trainer  # noqa: E402
 
-PLANS = PLANS | {
-    "experts": ("qwen3_moe", ["--mesh", "4", "--for", "torchtitan"]),
-    "further": ("deepseek_v3_further", ["--mesh", "4", "--for", "torchtitan"]),
-}
+# Devices that share experts.
+SHARED = ["--mesh", "4", "--for", "torchtitan", "--pin", "*.ReduceSum_*=[-,a,-,-,-]"]
+PLANS = PLANS | {"experts": ("qwen3_moe", SHARED), "further": ("deepseek_v3_further", SHARED)}
 # A registry of configurations, around one of torchtitan's with as many layers as were planned.
 REGISTRY = """
 from shardloom_torchtitan import configured
