@@ -104,8 +104,8 @@ pub fn refusal(target: &Target<'_>, error: &PlanError) -> Failure {
     }
     let (place, why) = (format!("no plan on mesh {}", sizes(target.mesh)), why(target, error));
     match error.needs() {
-        Some(needs) => Failure::no_room(place, why, Some(needs)),
         None => Failure::input(place, why),
+        needs => Failure::no_room(place, why, needs),
     }
 }
 

@@ -84,8 +84,8 @@ pub fn of_inference(
     let Shared { sequences, heads, .. } = shared;
     let heads = heads
         .map_or(String::new(), |[queries, keys]| format!(", {queries} heads of queries and {keys} of keys"));
-    let named = given.is_some_and(|given| given.axes.iter().any(|it| it.name.len() > 1));
-    let shown = |mesh: &Mesh| if named { mesh.to_string() } else { mesh::sizes(mesh) };
+    let by_name = given.is_some_and(|given| is_named(&given.axes));
+    let shown = |mesh: &Mesh| if by_name { mesh.to_string() } else { mesh::sizes(mesh) };
     let mut known: Vec<String> = Vec::new();
     for (mesh, _) in &all {
         let mesh = format!("`{}`", shown(mesh));
@@ -129,8 +129,7 @@ fn is_on(mesh: &Mesh, given: &Mesh) -> bool {
     let several = |mesh: &Mesh| mesh.axes.iter().filter(|it| it.size > 1).cloned().collect::<Vec<Axis>>();
     let (mesh, given) = (several(mesh), several(given));
     let sizes = |axes: &[Axis]| axes.iter().map(|it| it.size).collect::<Vec<u64>>();
-    // A mesh of sizes has letters for names.
-    if given.iter().all(|it| it.name.len() == 1) {
+    if !is_named(&given) {
         return sizes(&mesh) == sizes(&given);
     }
     let by_name = |axes: &[Axis], by_role: bool| {
@@ -147,6 +146,11 @@ fn is_on(mesh: &Mesh, given: &Mesh) -> bool {
     };
     let names: BTreeMap<String, u64> = by_name(&given, false);
     names == by_name(&mesh, false) || names == by_name(&mesh, true)
+}
+
+/// Whether axes have names: those of a mesh of sizes are letters.
+fn is_named(axes: &[Axis]) -> bool {
+    axes.iter().any(|it| it.name.len() > 1)
 }
 
 /// What a runtime serves.

@@ -202,7 +202,7 @@ fn torchtitan_trains_further_tokens() {
 }
 
 /// A plan whose devices share experts.
-const SHARED: [&str; 4] = ["--mesh", "4", "--pin", "*.ReduceSum_*=[-,a,-,-,-]"];
+const SHARED: [&str; 4] = ["--mesh", "4", super::SHARED[0], super::SHARED[1]];
 
 /// A plan with two tensor parallel devices.
 const SPLIT: [&str; 6] = ["--stages", "auto", "--global-batch", "4", "--pin", "tp=2"];

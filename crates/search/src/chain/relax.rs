@@ -17,7 +17,7 @@ use rayon::prelude::*;
 use path::{Beside, Path};
 
 use super::segment::block::{Asked, Block, Of};
-use super::segment::{Globals, Ready, pruned};
+use super::segment::{Globals, Ready, Slots, pruned};
 use super::{Chain, ChainChoices, Goal, Shared};
 use crate::eliminate::{MOST_ENTRIES, Pruned, first_least};
 use crate::messages::Start;
@@ -184,10 +184,11 @@ impl Relaxation {
 
     fn prepared(chain: &Arc<Chain>, needful: &[Vec<Pruned>], (globals, width): (Globals, Width)) -> Self {
         let segments = chain.segments.iter().zip(needful);
-        let segments = segments.map(|(segment, needful)| Ready::new(chain, segment, globals, needful));
+        let slots = if globals == Globals::Enumerated { Slots::All } else { Slots::None };
+        let segments = segments.map(|(segment, needful)| Ready::new(chain, segment, slots, needful));
         let beside = chain.globals.iter().map(|_| OnceLock::new()).collect();
         let needful = match globals {
-            Globals::Enumerated | Globals::One(_) => Vec::new(),
+            Globals::Enumerated => Vec::new(),
             Globals::Descended => needful.to_vec(),
         };
         Self { chain: Arc::clone(chain), segments: segments.collect(), globals, width, needful, beside }
@@ -220,7 +221,7 @@ impl Relaxation {
             .collect();
         match self.globals {
             Globals::Enumerated => self.enumerate((goal, prices), &once, (starts, close)),
-            Globals::Descended | Globals::One(_) => self.descend((goal, prices), &once, (starts, close)),
+            Globals::Descended => self.descend((goal, prices), &once, (starts, close)),
         }
     }
 
@@ -238,7 +239,7 @@ impl Relaxation {
         let live = (prices.resident, &prices.live[segment][..]);
         let row = match self.globals {
             Globals::Enumerated => ready.row(globals),
-            Globals::Descended | Globals::One(_) => 0,
+            Globals::Descended => 0,
         };
         let starts = starts.of(Goal::Time, segment);
         let segment = &self.chain.segments[segment];
@@ -436,7 +437,7 @@ impl Relaxation {
     ) -> Result<Option<Vec<Beside<'_>>>, SearchError> {
         let ready = |number: usize| {
             let segment = &self.chain.segments[number];
-            (number, Ready::new(&self.chain, segment, Globals::One(global), &self.needful[number]))
+            (number, Ready::new(&self.chain, segment, Slots::One(global), &self.needful[number]))
         };
         let segments =
             self.beside[global].get_or_init(|| self.users(global).into_iter().map(ready).collect());

@@ -24,8 +24,24 @@ pub(crate) enum Globals {
     Enumerated,
     /// Each is improved in turn.
     Descended,
-    /// This one's choices are all tried, and the others are given.
+}
+
+/// Which globals have a slot: their choices are all tried, and those of others are given.
+#[derive(Clone, Copy, Debug)]
+pub(crate) enum Slots {
+    All,
+    None,
     One(usize),
+}
+
+impl Slots {
+    fn is_for(self, global: usize) -> bool {
+        match self {
+            Self::All => true,
+            Self::None => false,
+            Self::One(one) => one == global,
+        }
+    }
 }
 
 /// A segment without needless choices, with the order to eliminate it in.
@@ -78,13 +94,10 @@ enum Method {
 }
 
 impl Ready {
-    /// Prepares a segment, of whose bodies these are the needful choices.
-    pub(crate) fn new(chain: &Chain, segment: &Segment, handling: Globals, pruned: &[Pruned]) -> Self {
-        let mut globals: Vec<usize> = match handling {
-            Globals::Enumerated => segment.shared.iter().map(|shared| shared.global).collect(),
-            Globals::Descended => Vec::new(),
-            Globals::One(global) => vec![global],
-        };
+    /// Prepares a segment, of whose bodies these are the needful choices, with slots for those globals that it uses.
+    pub(crate) fn new(chain: &Chain, segment: &Segment, slots: Slots, pruned: &[Pruned]) -> Self {
+        let used = segment.shared.iter().map(|shared| shared.global);
+        let mut globals: Vec<usize> = used.filter(|it| slots.is_for(*it)).collect();
         globals.sort_unstable();
         globals.dedup();
 
